@@ -1,0 +1,48 @@
+"""The few kinds of error a user can meet. Each message says what was found, where, and how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class LongtailError(Exception):
+    """Base of every error that longtail raises on purpose; the command line shows it without a traceback."""
+
+    def __init__(self, found: str, *, where: str = "", mend: str = "") -> None:
+        """Compose the message as ``where: found. mend``."""
+        self.found, self.where, self.mend = found, where, mend
+        text = f"{where}: {found}" if where else found
+        super().__init__(f"{text}. {mend}" if mend else text)
+
+
+class DataError(LongtailError):
+    """Input that cannot be understood: a file, a matrix, a text."""
+
+
+class SettingError(LongtailError):
+    """A name or value that the user chose and that does not exist or does not fit."""
+
+
+class BundleError(LongtailError):
+    """A saved tagger that is missing, damaged, or written by a newer longtail."""
+
+
+class MissingExtra(LongtailError):
+    """An optional dependency that is needed now and is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        """Name the package, what it is for, and the extra that brings it."""
+        super().__init__(f"{purpose} needs {package}", mend=f"Install it with: pip install 'longtail[{extra}]'")
+
+
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the nearest right one, and all there are.
+
+    >>> suggest("popularty", ["ovr", "popularity"])
+    'Did you mean "popularity"? There are: ovr, popularity'
+    """
+    names = sorted(choices)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return (f'Did you mean "{near[0]}"? ' if near else "") + f"There are: {listed or 'none'}"

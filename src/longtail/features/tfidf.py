@@ -1,0 +1,175 @@
+"""TF-IDF over words and word n-grams: scikit-learn's formula, in compiled code, saved as plain arrays.
+
+tf-idf(t, d) = (1 + ln tf) · (ln((1 + n) / (1 + df)) + 1), each vector then brought to length 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from longtail.errors import DataError, SettingError
+from longtail.features import terms
+from longtail.kernels import Bytes, Longs, parallel
+from longtail.progress import SILENT, Progress
+
+CHUNK = 2048  # texts handled by one call of a kernel
+SMALLEST_TABLE = 1 << 16
+NO_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are no letters or digits
+
+
+class Tfidf:
+    """Texts -> sparse vectors of length 1.
+
+    >>> X = Tfidf(min_df=1, ngrams=1).fit_transform(["red apple", "green apple"])
+    >>> X.shape, X.nnz
+    ((2, 3), 4)
+    """
+
+    def __init__(
+        self,
+        *,
+        ngrams: int = 2,
+        min_df: int = 2,
+        max_features: int | None = None,
+        sublinear: bool = True,
+        min_chars: int = 2,
+        threads: int | None = None,
+    ) -> None:
+        """Store the settings.
+
+        ngrams: terms are runs of 1 … ngrams words. min_df: fewest texts a term must occur in. max_features: keep only the
+        terms of the most texts. sublinear: 1 + ln tf in place of tf. min_chars: shorter words are passed over.
+        """
+        for name, value in (("ngrams", ngrams), ("min_df", min_df), ("min_chars", min_chars)):
+            if value < 1:
+                raise SettingError(f"{name} is {value}", mend="It must be at least 1")
+        if max_features is not None and max_features < 1:
+            raise SettingError(f"max_features is {max_features}", mend="It must be at least 1, or left out")
+        self.ngrams, self.min_df, self.max_features = ngrams, min_df, max_features
+        self.sublinear, self.min_chars, self.threads = sublinear, min_chars, threads
+
+    @property
+    def n_features(self) -> int:
+        """Number of terms."""
+        return len(self.idf)
+
+    def term(self, feature: int) -> str:
+        """The term behind a column."""
+        return bytes(self.terms[self.offsets[feature] : self.offsets[feature + 1]]).decode()
+
+    def fit(self, texts: Sequence[str], progress: Progress = SILENT) -> Tfidf:
+        """Learn the vocabulary and the weights of its terms."""
+        if not len(texts):
+            raise DataError("there is not a single text to learn from")
+        text, offsets = encoded(texts)
+        df, spans = self._count(text, offsets, progress)
+        keep = np.flatnonzero(df >= self.min_df)
+        if not len(keep):
+            found = f"no word occurs in {self.min_df} texts" if len(df) else "the texts hold no words"
+            raise DataError(found, mend="Give more texts, or set min_df=1")
+        names = written(text, spans[keep], self.min_chars)
+        order = sorted(range(len(keep)), key=names.__getitem__)  # ids then do not depend on the order of the texts
+        if self.max_features is not None and len(order) > self.max_features:
+            frequent = sorted(order, key=lambda i: -int(df[keep[i]]))[: self.max_features]
+            order = sorted(frequent, key=names.__getitem__)
+        df = df[keep[order]]
+        self.terms = np.frombuffer(b"".join(names[i] for i in order), np.uint8)
+        self.offsets = np.concatenate([[0], np.cumsum([len(names[i]) for i in order])]).astype(np.int64)
+        self.idf = (np.log((1 + len(texts)) / (1 + df)) + 1).astype(np.float32)
+        self._index()
+        return self
+
+    def fit_transform(self, texts: Sequence[str], progress: Progress = SILENT) -> sp.csr_array:
+        """Learn from texts and return their vectors."""
+        return self.fit(texts, progress).transform(texts)
+
+    def transform(self, texts: Sequence[str]) -> sp.csr_array:
+        """Vectors of texts; a text without any known term gets an empty row."""
+
+        def vectors(start: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+            text, offsets = encoded(texts[start : start + CHUNK])
+            indptr = np.empty(len(offsets), np.int32)
+            setting = (self.min_chars, self.ngrams, self.sublinear)
+            return indptr, *terms.weigh_terms(text, offsets, *setting, self._keys, self._ids, self.idf, indptr)
+
+        starts = range(0, len(texts), CHUNK)
+        parts = list(parallel(vectors, starts, self.threads if len(starts) > 1 else 1))
+        if not parts:
+            return sp.csr_array((0, self.n_features), dtype=np.float32)
+        counts = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if counts.sum() < 2**31 else np.int64)
+        arrays = (np.concatenate([p[2] for p in parts]), np.concatenate([p[1] for p in parts]), indptr)
+        return sp.csr_array(arrays, shape=(len(texts), self.n_features))
+
+    def settings(self) -> dict[str, object]:
+        """What the constructor was given."""
+        names = ("ngrams", "min_df", "max_features", "sublinear", "min_chars")
+        return {name: getattr(self, name) for name in names}
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """What ``fit`` learned, as plain arrays."""
+        return {"terms": self.terms, "offsets": self.offsets, "idf": self.idf}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> Tfidf:
+        """Take back what ``state`` gave."""
+        self.terms, self.offsets, self.idf = state["terms"], state["offsets"], state["idf"]
+        self._index()
+        return self
+
+    def _index(self) -> None:
+        n_slots = table_size(self.n_features)
+        self._keys, self._ids = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32)
+        terms.index_terms(self.terms, self.offsets, self._keys, self._ids)
+
+    def _count(self, text: Bytes, offsets: Longs, progress: Progress) -> tuple[NDArray[np.int32], Longs]:
+        """Document frequency of every term and one place where it stands."""
+        table, used = empty_table(SMALLEST_TABLE), 0
+        n_texts = len(offsets) - 1
+        with progress.stage("words", n_texts) as stage:
+            for start in range(0, n_texts, CHUNK):
+                part = offsets[start : start + CHUNK + 1]
+                at_most = used + (int(part[-1] - part[0]) // 2 + 1) * self.ngrams
+                if table_size(at_most) > len(table[0]):
+                    larger = empty_table(table_size(at_most))
+                    terms.move_terms(*table, *larger)
+                    table = larger
+                used += terms.count_terms(text, part, start, self.min_chars, self.ngrams, *table)
+                stage.advance(len(part) - 1)
+        keys, df, _, spans = table
+        full = keys != 0
+        return df[full], spans[full]
+
+
+def encoded(texts: Sequence[str]) -> tuple[Bytes, Longs]:
+    """All texts as one run of bytes, ready for the kernels, and where each starts."""
+    parts = []
+    for text in texts:
+        lower = text.lower()
+        parts.append(lower.encode() if lower.isascii() else NO_WORD.sub(" ", lower).encode("utf-8", "replace"))
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(p) for p in parts], out=offsets[1:])
+    return np.frombuffer(b"".join(parts), np.uint8), offsets
+
+
+def written(text: Bytes, spans: Longs, min_chars: int) -> list[bytes]:
+    """The terms that stand at ``spans``, written out."""
+    out, ends = np.empty(int((spans[:, 1] - spans[:, 0]).sum()), np.uint8), np.empty(len(spans), np.int64)
+    terms.write_terms(text, spans, min_chars, out, ends)
+    blob, starts = out.tobytes(), [0, *ends[:-1].tolist()]
+    return [blob[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
+
+
+def table_size(n_terms: int) -> int:
+    """A power of two that leaves at least half of the slots empty."""
+    return max(1 << (2 * n_terms).bit_length(), 2)
+
+
+def empty_table(n_slots: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32], Longs]:
+    """Keys, document frequencies, last text seen in, spans."""
+    spans = np.zeros((n_slots, 2), np.int64)
+    return np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32), np.zeros(n_slots, np.int32), spans

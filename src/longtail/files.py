@@ -1,0 +1,79 @@
+"""Opening what may be compressed, and writing so that a crash never leaves half a file."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from longtail.errors import DataError, suggest
+
+MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+STDIN = "-"
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked if they are gzip or xz (told by content, not by name); ``-`` is standard input."""
+    try:
+        if str(path) == STDIN:
+            yield sys.stdin.buffer
+            return
+        with Path(path).open("rb") as raw:
+            head = raw.peek(6)
+            opener = next((o for magic, o in MAGIC.items() if head.startswith(magic)), None)
+            if opener is None:
+                yield raw
+            else:
+                with opener(cast(BinaryIO, raw), "rb") as unpacked:
+                    yield unpacked
+    except FileNotFoundError as error:
+        folder = Path(path).parent
+        names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
+        mend = suggest(Path(path).name, names) if names else f"The folder {folder} does not exist"
+        raise DataError("there is no such file", where=str(path), mend=mend) from error
+    except IsADirectoryError as error:
+        mend = suggest("train", [p.name for p in Path(path).iterdir()])
+        raise DataError("this is a folder, not a file", where=str(path), mend=f"Name a file in it. {mend}") from error
+    except PermissionError as error:
+        raise DataError("the file may not be read", where=str(path), mend="Check its permissions") from error
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        mend = "Fetch or make the file again"
+        raise DataError(f"the archive is truncated or damaged ({error})", where=str(path), mend=mend) from error
+
+
+def text_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines (from 1) of UTF-8 text without their line ends."""
+    for number, raw in enumerate(stream, 1):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            column = len(raw[: error.start].decode("utf-8")) + 1
+            found = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+            mend = "Convert the file, for example: iconv -f latin1 -t utf-8"
+            raise DataError(found, where=f"{path}:{number}:{column}", mend=mend) from error
+        if number == 1:
+            line = line.removeprefix("\ufeff")
+        yield number, line.rstrip("\r\n")
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[IO[bytes]]:
+    """Write beside and rename into place: readers see the old file or the whole new one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Structure among the labels."""

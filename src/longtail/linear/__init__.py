@@ -1,0 +1,1 @@
+"""Kernels and solvers for sparse linear models."""

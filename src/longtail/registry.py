@@ -1,0 +1,29 @@
+"""Method names and where they live. A class is imported when it is asked for, so listing names costs nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from longtail.errors import SettingError, suggest
+
+if TYPE_CHECKING:
+    from longtail.models.base import Model
+
+METHODS = {
+    "popularity": "longtail.models.popularity:Popularity",
+    "ovr": "longtail.models.ovr:OneVsRest",
+}
+
+
+def model_class(method: str) -> type[Model]:
+    """The class behind a method name.
+
+    >>> model_class("ovr").__name__
+    'OneVsRest'
+    """
+    if method not in METHODS:
+        raise SettingError(f'there is no method "{method}"', mend=suggest(method, METHODS))
+    module, name = METHODS[method].split(":")
+    cls: type[Model] = getattr(import_module(module), name)
+    return cls
