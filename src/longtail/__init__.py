@@ -28,7 +28,7 @@ _WHERE = {
     "load": "longtail.tagger",
     "read": "longtail.data.read",
 }
-__all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604
+__all__ = [*sorted(_WHERE), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

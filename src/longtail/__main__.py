@@ -1,6 +1,6 @@
 """``python -m longtail`` is the command line."""
 
-from longtail.cli.main import main
+from longtail.cli.main import script
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script()

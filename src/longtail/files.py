@@ -10,11 +10,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, cast
 
 from longtail.errors import DataError, suggest
 
-MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 STDIN = "-"
 
 
@@ -27,12 +27,14 @@ def reading(path: str | Path) -> Iterator[IO[bytes]]:
             return
         with Path(path).open("rb") as raw:
             head = raw.peek(6)
-            opener = next((o for magic, o in MAGIC.items() if head.startswith(magic)), None)
-            if opener is None:
-                yield raw
+            if head.startswith(GZIP):
+                with gzip.open(raw) as unpacked:
+                    yield cast(IO[bytes], unpacked)
+            elif head.startswith(XZ):
+                with lzma.open(raw) as unpacked_xz:
+                    yield unpacked_xz
             else:
-                with opener(cast(BinaryIO, raw), "rb") as unpacked:
-                    yield unpacked
+                yield raw
     except FileNotFoundError as error:
         folder = Path(path).parent
         names = [p.name for p in folder.iterdir()] if folder.is_dir() else []

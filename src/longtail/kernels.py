@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numba
@@ -28,8 +29,8 @@ def kernel(function: F) -> F:
 
 
 def fast_kernel(function: F) -> F:
-    """Compile with reassociated sums, so that inner loops use the vector unit. Not for code that meets NaN or infinity."""
-    compiled: F = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})(function)
+    """Compile so that inner loops use the vector unit. Only for code that never meets NaN or infinity."""
+    compiled: F = numba.njit(cache=True, nogil=True, fastmath=True)(function)
     return compiled
 
 
@@ -41,7 +42,7 @@ def n_threads(threads: int | None) -> int:
 
 
 def parallel(work: Callable[[Job], Result], jobs: Iterable[Job], threads: int | None) -> Iterator[Result]:
-    """Yield ``work(job)`` for each job, in order, while threads work ahead. Kernels release the GIL, so threads are enough.
+    """Yield ``work(job)`` for each job, in order, while threads work ahead (kernels release the GIL).
 
     >>> list(parallel(abs, [-1, 2], threads=2))
     [1, 2]
@@ -50,16 +51,14 @@ def parallel(work: Callable[[Job], Result], jobs: Iterable[Job], threads: int | 
     if count == 1:
         yield from map(work, jobs)
         return
-    with ThreadPoolExecutor(count) as pool:
-        ahead: list[Future[Result]] = []
-        try:
-            for job in jobs:
-                ahead.append(pool.submit(work, job))
-                if len(ahead) > 2 * count:  # a bounded queue: finished results wait only as long as the one before them
-                    wait(ahead[:1], return_when=FIRST_COMPLETED)
-                    yield ahead.pop(0).result()
-            for future in ahead:
-                yield future.result()
-        finally:
-            for future in ahead:
-                future.cancel()
+    pool = ThreadPoolExecutor(count)
+    try:
+        ahead: deque[Future[Result]] = deque()
+        for job in jobs:
+            ahead.append(pool.submit(work, job))
+            if len(ahead) > 2 * count:  # a bounded queue: results do not pile up
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:  # after an error or Ctrl-C, do not wait for what is still running
+        pool.shutdown(wait=False, cancel_futures=True)

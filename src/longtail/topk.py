@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,8 @@ class TopK:
     ([[2, 0]], 2, 1)
     """
 
-    ids: NDArray[np.int32]  # [n_samples, k]
-    scores: NDArray[np.float32]  # [n_samples, k]
+    ids: NDArray[np.integer[Any]]  # [n_samples, k] int32
+    scores: NDArray[np.floating[Any]]  # [n_samples, k] float32
 
     def __post_init__(self) -> None:
         ids = np.ascontiguousarray(self.ids, np.int32)

@@ -70,7 +70,7 @@ class Dataset:
     Y: sp.csr_array  # [n_samples, n_labels], 1 where the label is on
     labels: Labels
     texts: Sequence[str] | None = None
-    X: sp.csr_array | None = None  # [n_samples, n_features] float32
+    X: sp.csr_array = None  # [n_samples, n_features] float32; None where there are texts
     notes: tuple[str, ...] = ()  # what reading repaired, skipped or assumed
     source: str = ""
 
@@ -147,8 +147,8 @@ class Dataset:
             raise DataError("there is not a single text", where=source, mend="Check that this is the right file")
         if repeated:
             notes += (f"{repeated:,} labels stood more than once on their text; each was taken once",)
-        names = known.extended(ids) if known else Labels(tuple(ids))
-        if known and len(names) > len(known):
-            notes += (f"{len(names) - len(known):,} labels are not in the label file; they were added after it",)
+        labels = known.extended(ids) if known else Labels(tuple(ids))
+        if known and len(labels) > len(known):
+            notes += (f"{len(labels) - len(known):,} labels are not in the label file; they were added after it",)
         y = (np.ones(len(indices), np.float32), np.asarray(indices, np.int32), np.asarray(indptr))
-        return cls(sp.csr_array(y, shape=(len(texts), len(ids))), names, texts=texts, notes=notes, source=source)
+        return cls(sp.csr_array(y, shape=(len(texts), len(ids))), labels, texts=texts, notes=notes, source=source)

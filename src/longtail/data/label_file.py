@@ -46,7 +46,7 @@ def read_labels(path: str | Path) -> Labels:
 
 
 def find_labels(path: Path, numbered: bool) -> Path | None:
-    """The label file beside a data file: ``labels.tsv``, and for labels that are numbers also ``labels.txt`` or ``Yf.txt``."""
+    """The label file beside a data file: ``labels.tsv``, or for numbered labels also ``labels.txt`` or ``Yf.txt``."""
     names = (TABLE, *NAME_LISTS) if numbered else (TABLE,)
     there = {re.sub(r"\.(gz|xz)$", "", p.name): p for p in sorted(path.parent.iterdir()) if p.is_file() and p != path}
     return next((there[name] for name in names if name in there), None)

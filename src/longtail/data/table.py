@@ -44,8 +44,10 @@ def text_and_labels(
         for _, line in lines:
             yield line + "\n"
 
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    table = csv.reader(all_lines(), delimiter=delimiter, quoting=quoting, strict=True)
+    quoted = delimiter != "\t"
+    table = csv.reader(
+        all_lines(), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
+    )
     with long_fields():
         try:
             header = next(table)

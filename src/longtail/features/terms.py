@@ -1,8 +1,8 @@
 """Kernels that find words and word n-grams in UTF-8 bytes and look them up by hash.
 
 Texts arrive lower-cased, with every non-ASCII character that is no letter or digit replaced by a blank; so a byte belongs to
-a word if it is an ASCII letter, digit or underscore, or is part of a non-ASCII character. A term is known by a 64-bit hash of
-its words: among ten million terms, two share one with a probability of 3 in a million.
+a word if it is an ASCII letter, digit or underscore, or is part of a non-ASCII character. A term is known by a 64-bit hash
+of its words: among ten million terms, two share one with a probability of 3 in a million.
 """
 # mypy: disable-error-code="assignment,return-value"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,7 +38,7 @@ class Tfidf:
         min_df: int = 2,
         max_features: int | None = None,
         sublinear: bool = True,
-        min_chars: int = 2,
+        min_chars: int = 1,
         threads: int | None = None,
     ) -> None:
         """Store the settings.
@@ -111,11 +112,11 @@ class Tfidf:
         names = ("ngrams", "min_df", "max_features", "sublinear", "min_chars")
         return {name: getattr(self, name) for name in names}
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """What ``fit`` learned, as plain arrays."""
         return {"terms": self.terms, "offsets": self.offsets, "idf": self.idf}
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> Tfidf:
+    def restore(self, state: dict[str, NDArray[Any]]) -> Tfidf:
         """Take back what ``state`` gave."""
         self.terms, self.offsets, self.idf = state["terms"], state["offsets"], state["idf"]
         self._index()

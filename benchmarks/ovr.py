@@ -1,0 +1,148 @@
+"""One-vs-rest: longtail's block solver against LibMultiLabel's (liblinear, one label at a time).
+
+Both get the same rows of length 1 and the same number of threads, each in a process of its own, by turns. LibMultiLabel
+runs with the options of its own examples, and once more with the algorithm and the stopping rule that longtail has.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import MB, THREADS, Row, Stopwatch, arguments, corpus, load, note, report, save
+from peers import run
+
+CORPORA = ("bibtex", "delicious")
+K = 5
+CHUNK = 2000  # LibMultiLabel scores all labels of so many samples at once
+OPTIONS = {
+    "LibMultiLabel, its example (-s 2 -e 0.0001)": "-s 2 -B 1 -e 0.0001 -q -m 2",
+    "LibMultiLabel, as longtail (-s 1 -e 0.1)": "-s 1 -B 1 -e 0.1 -q -m 2",
+}
+OURS = "longtail"
+
+
+def warm_up() -> dict[str, float]:
+    """Import and compile everything on a tiny problem."""
+    with Stopwatch() as importing:
+        from longtail.models.ovr import OneVsRest
+    X, Y = np.eye(8, dtype=np.float32), np.eye(8, dtype=np.float32)
+    with Stopwatch() as first:
+        OneVsRest(threads=1).fit(X, Y).topk(X, 1)
+    return {"import": importing.wall, "first call": first.wall}
+
+
+def train_longtail(folder: str) -> Row:
+    """Train, predict and save with longtail."""
+    warm_up()
+    from longtail.bundle import Bundle, save_bundle
+    from longtail.models.ovr import OneVsRest
+
+    X, Y, X_test = load(folder, "X", "Y", "X_test")
+    with Stopwatch() as training:
+        model = OneVsRest(threads=THREADS).fit(X, Y)
+    with Stopwatch() as predicting:
+        best = model.topk(X_test, K)
+    bundle = Path(folder) / "bundle"
+    save_bundle(Bundle({}, {"model": model.state()}, []), bundle)
+    return measured(folder, training, predicting, sum(p.stat().st_size for p in bundle.iterdir()), best.ids)
+
+
+def train_libmultilabel(folder: str, options: str) -> Row:
+    """Train, predict and save with LibMultiLabel."""
+    import psutil
+    import scipy.sparse as sp
+    from libmultilabel import linear
+
+    psutil.cpu_count = lambda logical=True: THREADS  # its one way to set the number of threads
+    X, Y, X_test = (sp.csr_matrix(m, dtype=np.float64) for m in load(folder, "X", "Y", "X_test"))
+    with Stopwatch() as training:
+        model = linear.train_1vsrest(Y, X, options=options, verbose=False)
+    names = np.arange(Y.shape[1])
+    with Stopwatch() as predicting:
+        starts = range(0, X_test.shape[0], CHUNK)
+        scores = (linear.predict_values(model, X_test[start : start + CHUNK]) for start in starts)
+        ids = np.concatenate([linear.get_topk_labels(part, names, K)[0] for part in scores])
+    return measured(folder, training, predicting, len(pickle.dumps(model)), ids)
+
+
+def measured(folder: str, training: Stopwatch, predicting: Stopwatch, n_bytes: int, ids: np.ndarray) -> Row:
+    """What a training process hands back; the predictions go to a file."""
+    np.save(Path(folder) / "ids.npy", ids)
+    return {"train": training.wall, "CPU": training.cpu, "predict": predicting.wall, "MB": n_bytes / MB}
+
+
+def precision(folder: Path, Y: Any) -> str:
+    """P@1/3/5 of the predictions that the last process left."""
+    from longtail import TopK
+    from longtail.metrics.ranking import per_sample
+
+    ids = np.load(folder / "ids.npy")
+    values = per_sample(TopK(ids, np.zeros(ids.shape)), Y, np.ones(Y.shape[1])).values()
+    return "/".join(f"{values[f'P@{k}']:.2f}" for k in (1, 3, 5))
+
+
+def compare(name: str, repeat: int, env: dict[str, str]) -> list[Row]:
+    """All systems on one corpus, by turns; the best time of each."""
+    from longtail.features.rows import UnitRows
+
+    train, test = corpus(name), corpus(name, "test")
+    runs: dict[str, list[Row]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save(folder, X=UnitRows().transform(train.X), Y=train.Y, X_test=UnitRows().transform(test.X))
+        for turn in range(repeat):
+            for system in (OURS, *OPTIONS):
+                note(f"{name}: {system}, run {turn + 1} of {repeat}")
+                if system == OURS:
+                    done = run("longtail", train_longtail, env=env, folder=temporary)
+                else:
+                    done = run("libmultilabel", train_libmultilabel, folder=temporary, options=OPTIONS[system])
+                row = {**done.result, "peak": done.peak, "P@1/3/5": precision(folder, test.Y)}
+                runs.setdefault(system, []).append(row)
+    ours = min(row["train"] for row in runs[OURS])
+    return [summary(name, system, rows, ours) for system, rows in runs.items()]
+
+
+def summary(name: str, system: str, rows: list[Row], ours: float) -> Row:
+    """A line of the table: the best time of the repeated runs, the most memory."""
+    best = {key: min(row[key] for row in rows) for key in ("train", "CPU", "predict")}
+    return {
+        "corpus": name,
+        "system": system,
+        "train s": best["train"],
+        "train CPU-s": best["CPU"],
+        "predict all s": best["predict"],
+        "model MB": max(row["MB"] for row in rows),
+        "peak MB": max(row["peak"] for row in rows),
+        "P@1/3/5": rows[-1]["P@1/3/5"],
+        "train s / longtail's": best["train"] / ours,
+    }
+
+
+def main() -> None:
+    """Run and print."""
+    parser = arguments(__doc__)
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        env = {"NUMBA_CACHE_DIR": cache}
+        warm_ups = [
+            {"numba's cache": state, **{f"{k} s": v for k, v in run("longtail", warm_up, env=env).result.items()}}
+            for state in ("cold", "warm")
+        ]
+        rows = [row for name in given.corpus or CORPORA for row in compare(name, given.repeat, env)]
+    notes = [
+        f"{THREADS} threads; best of {given.repeat} runs by turns; Python {sys.version.split()[0]}",
+        "train s is wall time without reading, imports and compiling (second table); predict: top-5, all test samples",
+        "model MB: longtail's bundle (weights below 0.01 dropped, float32), LibMultiLabel's pickle (dense, float64)",
+    ]
+    report({"One-vs-rest": rows, "Compiling: a tiny problem in a fresh process": warm_ups}, notes, given.json)
+
+
+if __name__ == "__main__":
+    main()

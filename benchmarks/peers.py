@@ -1,0 +1,87 @@
+"""The peers: an environment for each, and work done there in a process of its own.
+
+A piece of work is a function of a benchmark script that takes and returns what JSON can hold; matrices travel as files.
+This file is also the program that runs in the new process: ``python peers.py module function arguments result``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import ROOT, THREADS, memory, note
+
+PINS = {
+    "libmultilabel": ["libmultilabel==0.10.0"],
+    "napkinxc": ["napkinxc==0.7.2"],
+    "sklearn": ["scikit-learn==1.9.1"],
+}
+LIMITS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "NUMEXPR")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of a piece of work; seconds and memory are those of the whole process, start and imports included."""
+
+    result: Any
+    wall: float  # seconds
+    cpu: float  # seconds, all threads
+    peak: float  # MB
+
+
+def peer_python(name: str) -> Path:
+    """The Python of a peer's environment, which is made if it is not there; ``longtail`` is the one that runs now."""
+    if name == "longtail":
+        return Path(sys.executable)
+    folder = Path(os.environ.get("LONGTAIL_CACHE", ROOT / ".cache" / "peers")) / name
+    python, stamp = folder / "bin" / "python", folder / "installed.txt"
+    wanted = "\n".join(PINS[name])
+    if not (stamp.exists() and stamp.read_text() == wanted):
+        note(f"making the environment of {name} in {folder}")
+        clean = {**os.environ, "PYTHONPATH": ""}
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True, env=clean)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pins = ["--constraint", ROOT / "constraints.txt", *PINS[name]]
+        subprocess.run([*pip, *pins], check=True, env=clean, stdout=sys.stderr)
+        stamp.write_text(wanted)  # last, so that a broken install is never taken for a good one
+    return python
+
+
+def run(peer: str, work: Callable[..., Any], *, env: dict[str, str] | None = None, **args: Any) -> Run:
+    """Do ``work(**args)`` in a new process of a peer's Python; numerical libraries may use ``THREADS`` threads."""
+    limits = {f"{library}_NUM_THREADS": str(THREADS) for library in LIMITS}
+    path = {"PYTHONPATH": str(ROOT / "src")} if peer == "longtail" else {"PYTHONPATH": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        given, result = Path(folder) / "given.json", Path(folder) / "result.json"
+        given.write_text(json.dumps(args))
+        command = [peer_python(peer), __file__, Path(work.__code__.co_filename).stem, work.__name__, given, result]
+        start = time.perf_counter()
+        child = subprocess.Popen(command, env={**os.environ, **limits, **path, **(env or {})}, stdout=sys.stderr)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)  # wait4 took it from subprocess
+        if child.returncode != 0:
+            sys.exit(f"{work.__name__} failed in the environment of {peer} (exit code {child.returncode})")
+        value, peak = json.loads(result.read_text())
+    return Run(value, wall, usage.ru_utime + usage.ru_stime, peak)
+
+
+def main() -> None:
+    """Be the new process."""
+    module, function, given, result = sys.argv[1:]
+    work = getattr(importlib.import_module(module), function)
+    value = work(**json.loads(Path(given).read_text()))
+    Path(result).write_text(json.dumps([value, memory("VmHWM")]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What each command does: read, call the library, show. One function per command, named like it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from longtail.bundle import load_manifest
+from longtail.cli.demo import demo as demo
+from longtail.cli.settings import methods_text, parsed_settings
+from longtail.data.check import check as check_data
+from longtail.data.dataset import Dataset
+from longtail.data.jsonl import parse_object
+from longtail.data.read import read
+from longtail.data.split import stratified_split
+from longtail.data.write import write
+from longtail.features.rows import UnitRows
+from longtail.files import STDIN, reading, text_lines, writing
+from longtail.metrics.evaluate import Evaluation
+from longtail.progress import Display, clock
+from longtail.report.checkup import checkup_text
+from longtail.report.evaluation import evaluation_tables
+from longtail.tagger import Tagger, load
+
+BATCH = 1024  # texts tagged at a time
+
+
+def train(arguments: Namespace) -> None:
+    """Learn a tagger and save it."""
+    display = Display()
+    settings = parsed_settings(arguments.method, arguments.set)
+    tagger = Tagger(
+        arguments.method, preset=arguments.preset, **{"seed": arguments.seed, "threads": arguments.threads, **settings}
+    )
+    data = told(read(arguments.data), display)
+    valid = told(read(arguments.valid), display) if arguments.valid else None
+    start = time.monotonic()
+    tagger.fit(data, valid, progress=display)
+    tagger.save(arguments.out)
+    display.say(f"trained {arguments.method} in {clock(time.monotonic() - start)}; saved to {arguments.out}")
+    if valid is not None:
+        show(evaluation_tables(tagger.evaluate(valid), (1, 3, 5)))
+
+
+def evaluate(arguments: Namespace) -> None:
+    """Measure a saved tagger."""
+    tagger = load(arguments.model)
+    data = told(read(arguments.data), Display())
+    result = tagger.evaluate(data, arguments.k, propensity=arguments.propensity)
+    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
+    if arguments.json == STDIN:
+        show(text)
+    else:
+        show(evaluation_tables(result, arguments.k))
+    if arguments.json and arguments.json != STDIN:
+        with writing(arguments.json) as stream:
+            stream.write(text.encode())
+    if arguments.per_label:
+        with writing(arguments.per_label) as stream:
+            stream.write(per_label_table(result, tagger, data).encode())
+
+
+def predict(arguments: Namespace) -> None:
+    """Give each text its labels."""
+    tagger = load(arguments.model)
+    if isinstance(tagger.features, UnitRows):
+        X = read(arguments.file).X
+        batches: Iterator[Any] = (X[i : i + BATCH] for i in range(0, X.shape[0], BATCH))
+    else:
+        texts = texts_of(arguments.file)
+        batches = iter(lambda: list(islice(texts, BATCH)), [])
+    for batch in batches:
+        for tags in tagger.predict(batch, arguments.k):
+            if arguments.json:
+                labels = [{"label": label, "score": float(f"{score:.6g}")} for label, score in tags]
+                show(json.dumps({"labels": labels}, ensure_ascii=False))
+            else:
+                show("\t".join(f"{label} {score:.3f}" for label, score in tags))
+
+
+def check(arguments: Namespace) -> None:
+    """Show what the data doctor says."""
+    data = read(arguments.data)
+    test = read(arguments.test) if arguments.test else None
+    show(checkup_text(check_data(data, test)))
+
+
+def split(arguments: Namespace) -> None:
+    """Write the two sides of a stratified split."""
+    display = Display()
+    data = told(read(arguments.data), display)
+    in_test = stratified_split(data.Y, arguments.test, arguments.seed)
+    for name, rows in (("train", (~in_test).nonzero()[0]), ("test", in_test.nonzero()[0])):
+        path = write(data.take(rows), Path(arguments.out) / name)
+        show(f"{path}\t{len(rows)}")
+
+
+def info(arguments: Namespace) -> None:
+    """Show what a saved tagger is."""
+    manifest = load_manifest(Path(arguments.model))
+    tagger = load(arguments.model)
+    rows = {
+        "method": tagger.method,
+        "settings": pairs(manifest["settings"]),
+        "features": "none",
+        "labels": f"{len(tagger.known_labels):,} ({(tagger.model.label_counts > 0).sum():,} with samples)",
+        "trained on": f"{tagger.model.n_samples:,} samples",
+        "a score is a": f"{tagger.model.score_meaning}; labels are on from {tagger.threshold:.3g}",
+        "written by": f"longtail {manifest['longtail']}, format {manifest['format']}",
+        "size": f"{sum(entry['bytes'] for entry in manifest['files'].values()) / 1e6:,.1f} MB; all hashes are right",
+    }
+    if manifest["features"]:
+        width = f"{tagger.model.n_features:,} features"
+        rows["features"] = f"{manifest['features']['kind']}, {width} {pairs(manifest['features']['settings'])}".strip()
+    for name, value in rows.items():
+        show(f"{name:<14}{value}")
+
+
+def methods(arguments: Namespace) -> None:
+    """List the methods."""
+    show(methods_text())
+
+
+def show(text: str) -> None:
+    """Results go to standard output."""
+    sys.stdout.write(text.rstrip("\n") + "\n")
+
+
+def told(data: Dataset, display: Display) -> Dataset:
+    """Say what was read, and what reading had to repair or assume."""
+    display.say(f"{data.source}: {data.n_samples:,} samples, {data.n_labels:,} labels")
+    for note in data.notes:
+        display.say(f"  note: {note}")
+    return data
+
+
+def pairs(settings: dict[str, Any]) -> str:
+    """Settings as they are written behind --set."""
+    return " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
+
+
+def texts_of(path: str) -> Iterator[str]:
+    """Texts one by one from a file of lines or JSONL, told by the name or by the first line."""
+    with reading(path) as stream:
+        as_json: bool | None = True if path.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl") else None
+        for number, line in text_lines(stream, path):
+            if as_json is None:
+                as_json = line.lstrip().startswith('{"')
+            if not as_json:
+                yield line
+            elif line.strip():
+                yield parse_object(line, path, number)["text"]
+
+
+def per_label_table(result: Evaluation, tagger: Tagger, data: Dataset) -> str:
+    """A row for each label that training or this data know."""
+    names = data.aligned(tagger.known_labels).labels.names
+    counts = tagger.model.label_counts
+    labels = result.labels
+    lines = ["label\ttrain\ttrue\tpredicted\tright\tprecision\trecall"]
+    for i, name in enumerate(names):
+        true, predicted, right = int(labels.true[i]), int(labels.predicted[i]), int(labels.right[i])
+        n_train = int(counts[i]) if i < len(counts) else 0
+        precision = f"{100 * right / predicted:.2f}" if predicted else ""
+        recall = f"{100 * right / true:.2f}" if true else ""
+        lines.append(f"{name}\t{n_train}\t{true}\t{predicted}\t{right}\t{precision}\t{recall}")
+    return "\n".join(lines) + "\n"

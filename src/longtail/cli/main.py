@@ -1,0 +1,144 @@
+"""The words of the command line. Commands live in ``commands`` and are imported only when they run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from longtail import __version__
+from longtail.errors import LongtailError, SettingError, suggest
+
+DATA = "a file in any known format (plain, .gz, .xz), or builtin:pydoc, builtin:debtags"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the nearest right name in its complaints."""
+
+    def error(self, message: str) -> NoReturn:
+        """Complain about wrong use and leave with code 2."""
+        word = message.split("'")[1] if "invalid choice: '" in message else message.rpartition(": ")[2].split(" ")[0]
+        if "invalid choice" in message:
+            message = f'there is no command "{word}". {suggest(word, self.commands())}'
+        elif "unrecognized arguments" in message:
+            parsers = [self, *self.commands().values()]
+            options = {o for p in parsers for a in p._actions for o in a.option_strings if o.startswith("--")}
+            message = f"{message}. {suggest(word, options)}" if word.startswith("-") else message
+        self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
+
+    def commands(self) -> dict[str, argparse.ArgumentParser]:
+        """The parsers of the commands, by name."""
+        found = (a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        return dict(next(found, {}))
+
+
+def parser() -> Parser:
+    """All commands with their options."""
+    top = Parser(prog="longtail", description="Give a text the few right labels out of thousands or millions.")
+    top.add_argument("--version", action="version", version=f"longtail {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def command(name: str, summary: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+
+    train = command("train", "Learn a tagger from labelled data and save it.")
+    train.add_argument("data", metavar="DATA", help=DATA)
+    train.add_argument("--method", default="ovr", metavar="NAME", help="see `longtail methods` (default: ovr)")
+    train.add_argument("--out", required=True, metavar="MODEL", help="the folder to write the model to")
+    train.add_argument("--valid", metavar="DATA", help="data to choose the threshold on and to report on")
+    train.add_argument("--preset", metavar="NAME", help="a set of settings, see `longtail methods`")
+    train.add_argument("--set", action="append", default=[], metavar="name=value", help="one setting; may be repeated")
+    train.add_argument("--seed", type=int, default=0, metavar="N", help="for everything random (default: 0)")
+    train.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+
+    evaluate = command("evaluate", "Measure a saved tagger on data that it did not learn from.")
+    evaluate.add_argument("model", metavar="MODEL")
+    evaluate.add_argument("data", metavar="DATA", help=DATA)
+    evaluate.add_argument("--k", type=whole_numbers, default=(1, 3, 5), metavar="1,3,5", help="ranks to measure at")
+    evaluate.add_argument("--json", metavar="FILE", help="write the figures to a file, too (- for standard output only)")
+    evaluate.add_argument("--per-label", metavar="FILE", help="write a table with a row for each label, too")
+    evaluate.add_argument(
+        "--propensity",
+        type=two_numbers,
+        default=(0.55, 1.5),
+        metavar="A,B",
+        help="constants of PSP (default: 0.55,1.5)",
+    )
+
+    predict = command("predict", "Give each text its labels.")
+    predict.add_argument("model", metavar="MODEL")
+    predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="texts, a line each, or JSONL (default: -)")
+    predict.add_argument("--k", type=positive, default=5, metavar="5", help="how many labels")
+    predict.add_argument("--json", action="store_true", help='one line per text: {"labels": [{"label", "score"}, …]}')
+
+    check = command("check", "Look data over: counts, label frequencies, what is suspicious, what to do about it.")
+    check.add_argument("data", metavar="DATA", help=DATA)
+    check.add_argument("test", nargs="?", metavar="TEST", help="test data, to be checked for leakage")
+
+    split = command("split", "Split data in two so that every label keeps its share and rare labels stay in training.")
+    split.add_argument("data", metavar="DATA", help=DATA)
+    split.add_argument("--test", type=float, default=0.2, metavar="0.2", help="share of the test side")
+    split.add_argument("--out", default=".", metavar="FOLDER", help="where to write train and test (default: here)")
+    split.add_argument("--seed", type=int, default=0, metavar="N")
+
+    info = command("info", "Tell what a saved tagger is.")
+    info.add_argument("model", metavar="MODEL")
+
+    command("methods", "List the methods with their presets and settings.")
+
+    demo = command("demo", "Build a corpus, train on it, measure, write a report, and tag an example.")
+    demo.add_argument("--out", default="demo", metavar="FOLDER", help="where to write (default: demo)")
+    return top
+
+
+def positive(word: str) -> int:
+    """A whole number from 1."""
+    if not word.isdigit() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word} is not a whole number from 1")
+    return int(word)
+
+
+def whole_numbers(word: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them."""
+    return tuple(sorted({positive(part.strip()) for part in word.split(",")}))
+
+
+def two_numbers(word: str) -> tuple[float, float]:
+    """Two numbers with a comma between them."""
+    try:
+        first, second = (float(part) for part in word.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{word} is not two numbers such as 0.55,1.5") from error
+    return first, second
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 (failed) or 2 (wrong use)."""
+    arguments = parser().parse_args(argv)
+    try:
+        from longtail.cli import commands
+
+        getattr(commands, arguments.command)(arguments)
+        sys.stdout.flush()
+    except LongtailError as error:
+        sys.stderr.write(f"longtail {arguments.command}: {error}\n")
+        return 2 if isinstance(error, SettingError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\nlongtail {arguments.command}: interrupted\n")
+        return 1
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        sys.stderr.write(f"longtail {arguments.command}: {error.filename or ''}: {error.strerror}\n")
+        return 1
+    return 0
+
+
+def script() -> NoReturn:
+    """The console entry: leave at once, without waiting for threads that an interruption left at work."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

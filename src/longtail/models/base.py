@@ -1,0 +1,183 @@
+"""What every method is: a constructor that stores, ``fit``, ``topk``, ``predict``, and a state of plain arrays."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from longtail.errors import DataError, LongtailError, SettingError, suggest
+from longtail.kernels import Ints
+from longtail.progress import SILENT, Progress
+from longtail.topk import NO_LABEL, TopK
+
+Input = Any  # CSR features or a sequence of texts; scipy has no types
+Valid = tuple[Input, sp.csr_array]
+State = dict[str, NDArray[Any]]
+
+
+class Model(ABC):
+    """Base of all methods. A subclass writes ``_fit``, ``_topk``, ``_state`` and ``_restore``; the checks are here.
+
+    Hyper-parameters are the keyword arguments of the constructor, stored under their own names.
+    """
+
+    input: ClassVar[Literal["features", "texts", "anything"]] = "features"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # settings of the model and of its features, by preset name
+    n_samples: int  # samples learned from
+    n_features: int  # width of X; 0 where it does not matter
+    label_counts: Ints  # [n_labels] samples learned from, by label
+
+    @property
+    @abstractmethod
+    def score_meaning(self) -> Literal["probability", "margin", "count"]:
+        """What a score is."""
+
+    @property
+    def natural_threshold(self) -> float:
+        """The score from which a label is on, if nobody has chosen a better one."""
+        return {"probability": 0.5, "margin": 0.0, "count": 1.0}[self.score_meaning]
+
+    @abstractmethod
+    def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None: ...
+
+    @abstractmethod
+    def _topk(self, X: Any, k: int) -> TopK: ...
+
+    @abstractmethod
+    def _state(self) -> State: ...
+
+    @abstractmethod
+    def _restore(self, state: State) -> None: ...
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels, with or without examples."""
+        return len(self.label_counts)
+
+    def fit(self, X: Input, Y: sp.csr_array, valid: Valid | None = None, *, progress: Progress = SILENT) -> Self:
+        """Learn from samples X and their labels Y. ``valid`` is for methods that choose something while they learn."""
+        X, Y = self._checked(X), checked_labels(Y)
+        if Y.shape[0] != count(X):
+            raise DataError(f"{count(X)} samples but {Y.shape[0]} rows of labels", mend="Give one row of each per sample")
+        self.n_samples, self.n_features = count(X), X.shape[1] if sp.issparse(X) else 0
+        self.label_counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int32)
+        if not self.label_counts.any():
+            raise DataError("not a single sample has a label", mend="Check the labels of the training data")
+        self._fit(X, Y, valid, progress)
+        return self
+
+    def topk(self, X: Input, k: int = 5) -> TopK:
+        """The k best labels of each sample; fewer columns if fewer labels were ever seen."""
+        self._must_be_fitted()
+        if isinstance(k, bool) or not isinstance(k, int | np.integer):
+            raise SettingError(f"k is {k!r}", mend="It must be a whole number")
+        if k < 1:
+            raise SettingError(f"k is {k}", mend="It must be at least 1")
+        X = self._checked(X)
+        if sp.issparse(X) and self.n_features and X.shape[1] != self.n_features:
+            found = f"the samples have {X.shape[1]:,} features, the model was trained on {self.n_features:,}"
+            raise DataError(found, mend="Make the features as for the training data")
+        return self._topk(X, min(int(k), int(np.count_nonzero(self.label_counts))))
+
+    def predict(self, X: Input, threshold: float | None = None) -> sp.csr_array:
+        """The labels that are on: an indicator matrix of all labels whose score reaches the threshold."""
+        limit = self.natural_threshold if threshold is None else threshold
+        k, best = 8, self.topk(X, 8)
+        while k < self.n_labels and (best.scores[:, -1] >= limit).any():  # until every row has passed the threshold
+            k *= 4
+            best = self.topk(X, k)
+        on = (best.ids != NO_LABEL) & (best.scores >= limit)
+        rows = np.concatenate([[0], np.cumsum(on.sum(axis=1))])
+        out = sp.csr_array((np.ones(rows[-1], np.float32), best.ids[on], rows), shape=(best.n_samples, self.n_labels))
+        out.sort_indices()
+        return out
+
+    def state(self) -> State:
+        """All that ``fit`` learned, as plain arrays."""
+        self._must_be_fitted()
+        numbers = np.array([self.n_samples, self.n_features], np.int64)
+        return {"label_counts": self.label_counts, "sizes": numbers, **self._state()}
+
+    def restore(self, state: State) -> Self:
+        """Take back what ``state`` gave."""
+        self.label_counts = state["label_counts"]
+        self.n_samples, self.n_features = (int(n) for n in state["sizes"])
+        self._restore(state)
+        return self
+
+    @classmethod
+    def param_names(cls) -> list[str]:
+        """The names of the hyper-parameters."""
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    @classmethod
+    def preset(cls, name: str) -> dict[str, Any]:
+        """The settings of a preset."""
+        if name not in cls.presets:
+            raise SettingError(f'{cls.__name__} has no preset "{name}"', mend=suggest(name, cls.presets))
+        return dict(cls.presets[name])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The hyper-parameters, as scikit-learn wants them."""
+        return {name: getattr(self, name) for name in self.param_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change hyper-parameters."""
+        for name, value in params.items():
+            if name not in self.param_names():
+                mend = suggest(name, self.param_names())
+                raise SettingError(f'{type(self).__name__} has no parameter "{name}"', mend=mend)
+            setattr(self, name, value)
+        return self
+
+    def _must_be_fitted(self) -> None:
+        if not hasattr(self, "label_counts"):
+            raise LongtailError(f"this {type(self).__name__} has learned nothing yet", mend="Call fit first")
+
+    def _checked(self, X: Any) -> Any:
+        if count(X) == 0:
+            raise DataError("there are no samples", mend="Give at least one")
+        if self.input == "anything":
+            return X
+        if self.input == "features":
+            return checked_features(X)
+        if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
+            raise DataError(f"{type(self).__name__} takes a list of texts", mend="Give a list of strings")
+        return X
+
+
+def count(X: Any) -> int:
+    """Number of samples."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def checked_features(X: Any) -> sp.csr_array:
+    """Any matrix as CSR float32 with finite values."""
+    if not sp.issparse(X):
+        X = np.asarray(X)
+        if X.ndim != 2 or X.dtype.kind not in "fiub":
+            found = f"the samples are an array of {X.dtype} with {X.ndim} dimensions"
+            raise DataError(found, mend="Give a matrix of numbers, a row for each sample (texts go through a Tagger)")
+    X = sp.csr_array(X, dtype=np.float32)
+    if not np.isfinite(X.data).all():
+        row = int(np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right")) - 1
+        raise DataError("a feature is not a finite number", where=f"row {row}", mend="Replace NaN and infinity")
+    return X
+
+
+def checked_labels(Y: Any) -> sp.csr_array:
+    """Any indicator matrix as CSR, zeros left out, every label once."""
+    Y = sp.csr_array(Y, dtype=np.float32)
+    if not np.isin(Y.data, (0, 1)).all():
+        raise DataError("Y holds values other than 0 and 1", mend="Give an indicator matrix: 1 where a label is on")
+    if not Y.has_canonical_format or not Y.data.all():
+        Y = Y.copy()
+        Y.sum_duplicates()
+        Y.eliminate_zeros()
+        Y.data[:] = 1
+    return Y

@@ -1,0 +1,32 @@
+"""Tables as plain text (which is also Markdown) and bars for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table with aligned columns: the first to the left, the others to the right.
+
+    >>> print(table(["metric", "value"], [["P@1", "63.7"]]))
+    | metric | value |
+    |:-------|------:|
+    | P@1    |  63.7 |
+    """
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return "| " + " | ".join(parts) + " |"
+
+    rule = "|" + "|".join(":" + "-" * (w + 1) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"
+    return "\n".join([line(header), rule, *map(line, rows)])
+
+
+def bar(value: float, largest: float, width: int = 30) -> str:
+    """A bar whose length is a share of the largest value.
+
+    >>> bar(1, 2, width=4)
+    '██'
+    """
+    return "█" * round(width * value / largest) if largest > 0 else ""

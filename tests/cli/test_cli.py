@@ -1,0 +1,180 @@
+"""Every command as a person would type it."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from longtail import Dataset
+from longtail.cli.main import main
+from longtail.data.write import write
+
+
+@pytest.fixture
+def folder(train: Dataset, test: Dataset, vectors: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(train, tmp_path / "train")
+    write(test, tmp_path / "test")
+    write(vectors, tmp_path / "vectors")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def model(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["train", "train.jsonl", "--method", "ovr", "--out", "model"]) == 0
+    capsys.readouterr()
+    return folder / "model"
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_train_evaluate_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "train.jsonl", "--method", "ovr", "--out", "model", "--set", "C=0.5", "--set", "ngrams=1"]
+    assert main([*words, "--seed", "3", "--threads", "1", "--preset", "paper"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "" and "train.jsonl: 200 samples, 4 labels" in err and "saved to model" in err
+    assert main(["evaluate", "model", "test.jsonl", "--json", "figures.json", "--per-label", "labels.tsv"]) == 0
+    out, err = capsys.readouterr()
+    assert "| P " in out and "torso (10" in out and "test.jsonl: 60 samples" in err
+    figures = json.loads((folder / "figures.json").read_text())
+    assert figures["n_samples"] == 60
+    for metric in ("P", "nDCG", "PSP"):
+        assert all(0 <= figures[f"{metric}@{k}"] <= 100 for k in (1, 3, 5))
+    header, *rows = (folder / "labels.tsv").read_text().splitlines()
+    assert header.split("\t")[0] == "label" and len(rows) == 4
+    assert main(["info", "model"]) == 0
+    out = capsys.readouterr().out
+    assert "method        ovr" in out and "C=0.5" in out and "seed=3" in out and "ngrams=1" in out and "margin" in out
+
+
+def test_evaluate_at_other_ranks_to_standard_output(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "model", "test.jsonl", "--k", "2,1", "--json", "-", "--propensity", "0.6,2.6"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert "P@2" in figures and "P@1" in figures and "P@3" not in figures
+
+
+def test_train_with_validation_reports_on_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "train.jsonl", "--method", "ovr", "--out", "model", "--valid", "test.jsonl"]) == 0
+    assert "60 samples" in capsys.readouterr().out
+
+
+def test_predict_lines_and_json(model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, "ripe apple pear\n\nsteel iron\n")
+    assert main(["predict", "model", "--json", "--k", "2"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 3 and all(len(row["labels"]) == 2 for row in rows)
+    assert rows[0]["labels"][0]["label"] == "fruit" and rows[2]["labels"][0]["label"] == "metal"
+    assert rows[0]["labels"][0]["score"] > rows[0]["labels"][1]["score"]
+    Path("in.jsonl").write_text('{"text": "a tune for the violin"}\n{"text": "the tide", "labels": ["sea"]}\n')
+    assert main(["predict", "model", "in.jsonl", "--k", "1"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["music", "sea"]
+    feed(monkeypatch, '{"text": "ripe plum"}\n')
+    assert main(["predict", "model", "-", "--k", "1"]) == 0
+    assert capsys.readouterr().out.startswith("fruit ")
+
+
+def test_feature_vectors_all_the_way(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "vectors.txt", "--out", "model"]) == 0
+    assert main(["evaluate", "model", "vectors.txt"]) == 0
+    assert main(["predict", "model", "vectors.txt", "--json", "--k", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()[-80:]
+    assert all(len(json.loads(line)["labels"]) == 3 for line in lines)
+    assert main(["train", "vectors.txt", "--out", "model", "--set", "ngrams=1"]) == 2
+    assert main(["evaluate", "model", "test.jsonl"]) == 1
+    assert "reads feature vectors" in capsys.readouterr().err
+
+
+def test_check_and_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "train.jsonl", "test.jsonl"]) == 0
+    out = capsys.readouterr().out
+    assert "samples               200" in out and "samples per label" in out
+    assert main(["split", "train.jsonl", "--test", "0.25", "--out", "parts", "--seed", "1"]) == 0
+    out = capsys.readouterr().out
+    sizes = [len((folder / "parts" / f"{side}.jsonl").read_text().splitlines()) for side in ("train", "test")]
+    assert sum(sizes) == 200 and abs(sizes[1] - 50) < 5 and f"train.jsonl\t{sizes[0]}" in out
+
+
+def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    out = capsys.readouterr().out
+    assert "popularity" in out and "ovr" in out and "presets: paper, best" in out and "C=1.0" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "found"),
+    [
+        ("trian x", 2, 'no command "trian". Did you mean "train"'),
+        ("train train.jsonl --out m --metod ovr", 2, 'Did you mean "--method"'),
+        ("train train.jsonl --out m --method ov", 2, 'Did you mean "ovr"'),
+        ("train train.jsonl --out m --set min_fd=2", 2, 'Did you mean "min_df"'),
+        ("train train.jsonl --out m --set min_df", 2, "has no value"),
+        ("train train.jsonl --out m --set min_df=two", 2, "It takes a whole number"),
+        ("train train.jsonl --out m --set sublinear=maybe", 2, "It takes true or false"),
+        ("train train.jsonl --out m --preset papr", 2, 'Did you mean "paper"'),
+        ("train train.jsonl --out m --threads 0", 2, "not a whole number from 1"),
+        ("train train.jsonl --out m --set C=-1", 2, "It must be above 0"),
+        ("train train.jsonl", 2, "--out"),
+        ("train trian.jsonl --out m", 1, 'Did you mean "train.jsonl"'),
+        ("evaluate nowhere test.jsonl", 1, "no such folder"),
+        ("evaluate nowhere test.jsonl --k 0", 2, "not a whole number from 1"),
+        ("predict nowhere", 1, "no such folder"),
+        ("split train.jsonl --test 2", 2, "between 0 and 1"),
+        ("split train.jsonl --out train.jsonl/x", 1, "train.jsonl"),
+        ("check builtin:pydok", 1, 'Did you mean "pydoc"'),
+        ("info .", 1, "no model here"),
+        ("", 2, "COMMAND"),
+    ],
+)
+def test_wrong_use(folder: Path, capsys: pytest.CaptureFixture[str], words: str, code: int, found: str) -> None:
+    try:
+        result = main(words.split())
+    except SystemExit as exit_:
+        result = exit_.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert result == code and found in err and out == ""
+    assert "Traceback" not in err and not (folder / "m").exists()
+
+
+def run(words: list[str], folder: Path) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-m", "longtail", *words], cwd=folder, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_ctrl_c_ends_cleanly_and_leaves_nothing(folder: Path) -> None:
+    slow = ["--set", "eps=1e-30", "--set", "max_passes=100000000"]
+    process = run(["train", "train.jsonl", "--out", "model", *slow], folder)
+    assert process.stderr is not None
+    while "words: done" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(0.5)  # into the solver, which would go on for hours
+    before = set(folder.iterdir())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "interrupted" in err and "Traceback" not in err
+    assert set(folder.iterdir()) == before and not (folder / "model").exists()
+
+
+def test_a_reader_that_has_seen_enough(model: Path, folder: Path) -> None:
+    (folder / "many.txt").write_text("ripe apple\n" * 20_000)
+    with run(["predict", "model", "many.txt"], folder) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("fruit")
+        process.stdout.close()
+        assert process.stderr.read() == "" and process.wait(timeout=60) == 0
+
+
+def test_output_folders_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "file").write_text("x")
+    assert main(["train", "train.jsonl", "--out", "file/model"]) == 1
+    err = capsys.readouterr().err
+    assert "file" in err and "Traceback" not in err
+    assert (folder / "file").read_text() == "x"

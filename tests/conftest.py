@@ -1,0 +1,67 @@
+"""What tests share: a small corpus that can be learned, and the benchmark corpora where they are at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import settings
+
+from longtail import Dataset, Labels
+
+# The first call of a kernel compiles it, so no deadline; the same examples every time, so that a failure can be repeated.
+settings.register_profile("longtail", deadline=None, derandomize=True)
+settings.load_profile("longtail")
+
+TOPICS = {
+    "fruit": "apple pear plum cherry juice ripe",
+    "metal": "iron copper zinc steel ore alloy",
+    "music": "violin piano tune chord song choir",
+    "sea": "wave ship harbour tide sail reef",
+}
+
+
+def make_corpus(n_samples: int, seed: int) -> Dataset:
+    """Texts of words from one or two topics; the topics are the labels."""
+    random = np.random.default_rng(seed)
+    names = list(TOPICS)
+    texts, labels = [], []
+    for _ in range(n_samples):
+        mine = random.choice(names, size=random.integers(1, 3), replace=False).tolist()
+        words = [word for topic in mine for word in random.choice(TOPICS[topic].split(), size=4)]
+        texts.append(" ".join(random.permutation(words)))
+        labels.append(mine)
+    return Dataset.from_texts(texts, labels)
+
+
+@pytest.fixture(scope="session")
+def train() -> Dataset:
+    return make_corpus(200, seed=1)
+
+
+@pytest.fixture(scope="session")
+def test() -> Dataset:
+    return make_corpus(60, seed=2)
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Dataset:
+    """Feature vectors in place of texts; label 4 has no sample, sample 0 has no label, sample 1 no feature."""
+    random = np.random.default_rng(3)
+    Y = np.zeros((80, 5), np.float32)
+    Y[np.arange(80), random.integers(0, 4, 80)] = 1
+    X = Y @ random.random((5, 12)) * (random.random((80, 12)) < 0.7) + 0.05 * random.random((80, 12))
+    Y[0], X[1] = 0, 0
+    return Dataset(sp.csr_array(Y), Labels.numbered(5), X=sp.csr_array(X.astype(np.float32)))
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The folder of real corpora; the test is skipped where it is missing."""
+    folder = Path(os.environ.get("LONGTAIL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not (folder / "bibtex").is_dir():
+        pytest.skip(f"no corpora in {folder}; set LONGTAIL_DATA")
+    return folder

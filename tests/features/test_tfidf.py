@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from longtail.errors import DataError, SettingError
+from longtail.features.rows import UnitRows
+from longtail.features.tfidf import Tfidf
+
+ALPHABET = st.sampled_from([*"abcABC12_é ßIİ–“. ,-\n\t語日٣", "straße ", "New York ", "c++ "])
+TEXTS = st.lists(st.lists(ALPHABET, max_size=30).map("".join), min_size=1, max_size=8)
+
+
+@given(TEXTS, st.integers(1, 3), st.integers(1, 2), st.booleans())
+def test_vectors_are_those_of_scikit_learn(texts: list[str], ngrams: int, min_df: int, sublinear: bool) -> None:
+    theirs = TfidfVectorizer(ngram_range=(1, ngrams), min_df=min_df, sublinear_tf=sublinear, dtype=np.float32)
+    ours = Tfidf(ngrams=ngrams, min_df=min_df, sublinear=sublinear, min_chars=2)
+    try:
+        expected = theirs.fit_transform(texts)
+    except ValueError:  # an empty vocabulary
+        with pytest.raises(DataError):
+            ours.fit(texts)
+        return
+    X = ours.fit_transform(texts)
+    # sorted as bytes of UTF-8, which is the order of code points
+    assert [ours.term(i) for i in range(ours.n_features)] == theirs.get_feature_names_out().tolist()
+    assert np.allclose(X.toarray(), expected.toarray(), atol=2e-7)
+    again = Tfidf(**ours.settings()).restore(ours.state())  # type: ignore[arg-type]
+    assert np.array_equal(again.transform(texts).toarray(), X.toarray())
+
+
+def test_weights_by_hand() -> None:
+    X = Tfidf(ngrams=1, min_df=1).fit_transform(["aa aa bb", "bb"])
+    weight = np.array([(1 + np.log(2)) * (np.log(3 / 2) + 1), 1.0])
+    assert np.allclose(X.toarray(), [weight / np.linalg.norm(weight), [0, 1]])
+
+
+def test_many_texts_take_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"word{i % 7} word{i % 11} common" for i in range(100)]
+    whole = Tfidf(threads=2).fit_transform(texts)
+    monkeypatch.setattr("longtail.features.tfidf.CHUNK", 9)
+    monkeypatch.setattr("longtail.features.tfidf.SMALLEST_TABLE", 2)
+    parts = Tfidf(threads=2).fit_transform(texts)
+    assert np.array_equal(whole.toarray(), parts.toarray())
+
+
+def test_unknown_words_give_an_empty_row() -> None:
+    features = Tfidf(min_df=1).fit(["red apple"])
+    assert features.transform(["blue sky", "", "red"]).toarray().any(axis=1).tolist() == [False, False, True]
+    assert features.transform([]).shape == (0, 3)
+
+
+def test_max_features_keeps_the_most_frequent() -> None:
+    features = Tfidf(ngrams=1, min_df=1, max_features=2).fit(["aa bb cc", "cc bb", "cc dd"])
+    assert [features.term(i) for i in range(2)] == ["bb", "cc"]
+
+
+def test_short_words_can_be_passed_over() -> None:
+    for min_chars, n_features in ((1, 3), (2, 1)):
+        assert Tfidf(ngrams=1, min_df=1, min_chars=min_chars).fit(["c é go"]).n_features == n_features
+
+
+def test_settings_and_texts_that_cannot_work() -> None:
+    for name in ("ngrams", "min_df", "min_chars", "max_features"):
+        with pytest.raises(SettingError, match=f"{name} is 0"):
+            Tfidf(**{name: 0})
+    with pytest.raises(DataError, match="no word occurs in 2 texts"):
+        Tfidf().fit(["one", "two"])
+    with pytest.raises(DataError, match="hold no words"):
+        Tfidf().fit(["?", "!"])
+    with pytest.raises(DataError, match="not a single text"):
+        Tfidf().fit([])
+
+
+def test_unit_rows_have_length_one() -> None:
+    X = UnitRows().transform(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    assert np.allclose(np.sqrt(X.multiply(X).sum(axis=1)), [1, 0])

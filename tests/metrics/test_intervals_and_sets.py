@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from longtail.errors import DataError
+from longtail.metrics.intervals import bootstrap, paired_test
+from longtail.metrics.ranking import PerSample
+from longtail.metrics.sets import best_threshold, f1_scores
+from longtail.topk import TopK
+
+
+def scores(values: np.ndarray) -> PerSample:  # type: ignore[type-arg]
+    return PerSample(("m",), values[:, None], np.ones((len(values), 1)))
+
+
+def test_intervals_have_the_width_of_the_normal_approximation() -> None:
+    values = (np.random.default_rng(0).random(2000) < 0.3).astype(float)
+    low, high = bootstrap(scores(values))["m"]
+    half = 1.96 * 100 * np.sqrt(values.var() / 2000)
+    assert low < 100 * values.mean() < high
+    assert high - low == pytest.approx(2 * half, rel=0.1)
+    assert bootstrap(scores(values)) == bootstrap(scores(values))
+
+
+def test_intervals_cover_the_truth_about_19_times_in_20() -> None:
+    random = np.random.default_rng(1)
+    inside = 0
+    for _ in range(200):
+        low, high = bootstrap(scores((random.random(150) < 0.4).astype(float)), resamples=300)["m"]
+        inside += low <= 40 <= high
+    assert 0.90 <= inside / 200 <= 0.99
+
+
+def test_paired_test_sees_a_difference_and_sees_none() -> None:
+    random = np.random.default_rng(0)
+    base = random.random(300)
+    better = paired_test(scores(base + 0.05), scores(base), resamples=500)["m"]
+    assert better.difference == pytest.approx(5) and better.p_value < 0.01
+    equal = paired_test(scores(base), scores(base), resamples=500)["m"]
+    assert equal.difference == 0 and equal.p_value == 1
+    noise = paired_test(scores(base), scores(random.permutation(base)), resamples=500)["m"]
+    assert noise.p_value > 0.05
+
+
+def test_p_values_are_uniform_when_nothing_differs() -> None:
+    random = np.random.default_rng(2)
+    below = sum(
+        paired_test(scores(random.normal(size=40)), scores(random.normal(size=40)), resamples=200)["m"].p_value < 0.2
+        for _ in range(200)
+    )
+    assert 0.12 <= below / 200 <= 0.28
+
+
+def test_models_must_be_measured_on_the_same_samples() -> None:
+    with pytest.raises(DataError, match="same samples"):
+        paired_test(scores(np.ones(3)), scores(np.ones(4)))
+
+
+@given(st.integers(0, 10_000))
+def test_f1_is_that_of_scikit_learn(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    Y, P = (random.random((6, 5)) < 0.4).astype(int), (random.random((6, 5)) < 0.4).astype(int)
+    ours = f1_scores(sp.csr_array(P).astype(np.float32), sp.csr_array(Y).astype(np.float32))
+    occurs = np.flatnonzero((Y + P).any(axis=0))
+    kinds = {"micro-F1": "micro", "macro-F1": "macro", "example-F1": "samples"}
+    for name, kind in kinds.items():
+        theirs = f1_score(Y, P, average=kind, zero_division=0, labels=occurs if kind == "macro" and len(occurs) else None)
+        assert ours[name] == pytest.approx(100 * theirs)
+
+
+@given(st.integers(0, 10_000))
+def test_no_threshold_has_a_better_micro_f1(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    Y = sp.csr_array((random.random((5, 6)) < 0.4).astype(np.float32))
+    ids = np.array([random.permutation(6) for _ in range(5)])
+    grid = np.sort(random.integers(0, 8, (5, 6)) / 8)[:, ::-1]
+    best = TopK(ids, grid)
+
+    def micro(threshold: float) -> float:
+        P = np.zeros((5, 6), np.float32)
+        np.put_along_axis(P, ids, (best.scores >= threshold).astype(np.float32), axis=1)
+        return f1_scores(sp.csr_array(P), Y)["micro-F1"]
+
+    chosen = micro(best_threshold(best, Y))
+    assert all(chosen >= micro(t) - 1e-9 for t in np.arange(0, 1.1, 1 / 16))

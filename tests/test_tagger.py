@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from longtail import Dataset, Tagger
+from longtail.errors import DataError, LongtailError, SettingError
+
+
+def test_text_in_names_out(train: Dataset) -> None:
+    tagger = Tagger("ovr").fit(train)
+    tags = tagger.predict(["ripe apple and pear juice", "steel ship on a wave"], k=2)
+    assert tags[0][0].label == "fruit" and {tag.label for tag in tags[1]} == {"metal", "sea"}
+    assert tags[0][0].score > tags[0][1].score
+    assert tagger.predict(iter(["ripe apple"]), k=1)[0][0].label == "fruit"
+
+
+def test_settings_reach_the_model_and_the_features(train: Dataset) -> None:
+    tagger = Tagger("ovr", preset="paper", C=0.5, min_df=3).fit(train)
+    assert tagger.model.get_params()["C"] == 0.5
+    assert tagger.features.settings()["ngrams"] == 1 and tagger.features.settings()["min_df"] == 3  # type: ignore[union-attr]
+    with pytest.raises(SettingError, match=r'ovr has no setting "ngram". Did you mean "ngrams"'):
+        Tagger("ovr", ngram=2)
+    with pytest.raises(SettingError, match='Did you mean "popularity"'):
+        Tagger("populrity")
+
+
+def test_settings_for_texts_do_not_fit_feature_vectors(vectors: Dataset) -> None:
+    with pytest.raises(SettingError, match='the setting "ngrams" is for texts'):
+        Tagger("ovr", ngrams=1).fit(vectors)
+    Tagger("ovr", preset="paper").fit(vectors)  # a preset may speak of both
+
+
+def test_texts_and_vectors_are_not_mixed_up(train: Dataset, vectors: Dataset) -> None:
+    with pytest.raises(DataError, match="reads texts"):
+        Tagger("ovr").fit(train).predict(vectors.X)
+    with pytest.raises(DataError, match="reads feature vectors, not texts"):
+        Tagger("ovr").fit(vectors).predict(["a text"])
+    with pytest.raises(DataError, match="a single text was given"):
+        Tagger("ovr").fit(train).predict("a text")
+    with pytest.raises(LongtailError, match="learned nothing yet"):
+        Tagger("ovr").predict(["a text"])
+
+
+def test_long_inputs_go_in_batches(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = Tagger("ovr").fit(train)
+    whole, sets = tagger.topk(train.inputs), tagger.predict_sets(train.inputs)
+    monkeypatch.setattr("longtail.tagger.BATCH", 7)
+    assert np.array_equal(tagger.topk(train.inputs).ids, whole.ids)
+    assert (tagger.predict_sets(train.inputs) != sets).nnz == 0
+
+
+def test_validation_data_choose_the_threshold(train: Dataset, test: Dataset) -> None:
+    plain, tuned = Tagger("ovr").fit(train), Tagger("ovr").fit(train, valid=test)
+    assert plain.threshold == 0 and tuned.threshold != 0
+    assert tuned.evaluate(test).values["micro-F1"] >= plain.evaluate(test).values["micro-F1"]
+    assert tuned.evaluate(test).values["P@1"] == plain.evaluate(test).values["P@1"]
+
+
+def test_test_data_may_number_labels_otherwise_and_know_new_ones(train: Dataset) -> None:
+    tagger = Tagger("ovr").fit(train)
+    test = Dataset.from_texts(["ripe apple pear", "violin song", "quantum"], [["fruit"], ["music"], ["physics"]])
+    result = tagger.evaluate(test, (1,))
+    assert result.values["P@1"] == pytest.approx(200 / 3)
+    assert result.slices["unseen"]["true"] == 1
+
+
+def test_names_of_numbered_labels() -> None:
+    X = sp.csr_array(np.eye(2, dtype=np.float32))
+    from longtail import Labels
+
+    tagger = Tagger("ovr").fit(Dataset(sp.csr_array(np.eye(2)), Labels.numbered(2), X=X))
+    assert tagger.predict(X, k=1)[1][0].label == "1"
