@@ -20,7 +20,7 @@ from longtail.tagger import Tagger, load
 CORPUS = "builtin:pydoc"
 METHODS = ("popularity", "ovr")
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
-EXAMPLE = "Return the maximum of an array or maximum along an axis."
+EXAMPLE = "Open a network connection to a server."
 
 
 def demo(arguments: Namespace) -> None:
@@ -50,7 +50,8 @@ def demo(arguments: Namespace) -> None:
     with writing(out / "report.md") as stream:
         stream.write(("\n\n".join(report) + "\n").encode())
     tags = load(out / best).predict([EXAMPLE])[0]
-    lines = [sizes, "", summary, "", EXAMPLE, *(f"  {label:<12}{score:6.2f}" for label, score in tags), ""]
+    width = max(len(tag.label) for tag in tags)
+    lines = [sizes, "", summary, "", EXAMPLE, *(f"  {label:<{width}} {score:6.2f}" for label, score in tags), ""]
     lines.append(f"report: {out / 'report.md'}    model: {out / best}")
     lines.append(f"try:    echo 'Sort a list in place.' | longtail predict {out / best}")
     sys.stdout.write("\n".join(lines) + "\n")
