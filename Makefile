@@ -13,6 +13,7 @@ test: $(STAMP) lint
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check --quiet src tests benchmarks
 	$(BIN)/mypy
 
 # Made anew whenever what it should hold has changed; the stamp is written last, so a broken install is never taken for a good one.

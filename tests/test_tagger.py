@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from longtail import Dataset, Tagger
+from longtail import Dataset, Labels, Tagger
 from longtail.errors import DataError, LongtailError, SettingError
 
 
@@ -66,9 +66,13 @@ def test_test_data_may_number_labels_otherwise_and_know_new_ones(train: Dataset)
     assert result.slices["unseen"]["true"] == 1
 
 
+def test_a_test_set_of_another_vocabulary_is_refused(train: Dataset) -> None:
+    other = Dataset.from_texts(["ripe apple"], [["obst"]])
+    with pytest.raises(DataError, match=r'not one label of the data is known .*the data say "obst"'):
+        Tagger("ovr").fit(train).evaluate(other)
+
+
 def test_names_of_numbered_labels() -> None:
     X = sp.csr_array(np.eye(2, dtype=np.float32))
-    from longtail import Labels
-
     tagger = Tagger("ovr").fit(Dataset(sp.csr_array(np.eye(2)), Labels.numbered(2), X=X))
     assert tagger.predict(X, k=1)[1][0].label == "1"

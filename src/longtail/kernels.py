@@ -24,14 +24,21 @@ Result = TypeVar("Result")
 
 def kernel(function: F) -> F:
     """Compile with strict floating-point order: for parsing and for anything compared bit by bit."""
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    return compiled(function)
 
 
 def fast_kernel(function: F) -> F:
     """Compile so that inner loops use the vector unit. Only for code that never meets NaN or infinity."""
-    compiled: F = numba.njit(cache=True, nogil=True, fastmath=True)(function)
-    return compiled
+    return compiled(function, fastmath=True)
+
+
+def compiled(function: F, **options: Any) -> F:
+    """numba's compiler; where no folder can hold its cache, every process compiles anew."""
+    try:
+        fast: F = numba.njit(cache=True, nogil=True, **options)(function)
+    except RuntimeError:  # numba found no writable place
+        fast = numba.njit(nogil=True, **options)(function)
+    return fast
 
 
 def n_threads(threads: int | None) -> int:

@@ -59,6 +59,7 @@ class Tagger:
         self._text_settings = {name: value for name, value in given.items() if name in text_names}
         self._asked_of_texts = [name for name in settings if name in text_names and name not in cls.param_names()]
         self.threshold = self.model.natural_threshold
+        self.features: Tfidf | UnitRows | None = None
         self.labels: Labels | None = None
 
     def fit(self, data: Dataset, valid: Dataset | None = None, *, progress: Progress = SILENT) -> Self:
@@ -103,9 +104,14 @@ class Tagger:
 
     def evaluate(self, data: Dataset, ks: Sequence[int] = KS, *, propensity: tuple[float, float] = DEFAULT) -> Evaluation:
         """Measure on data that was not learned from; labels that training did not know count as missed."""
+        best = self.topk(data.inputs, max(ks))
         data = data.aligned(self.known_labels)
+        if data.Y.nnz and data.Y.indices.min() >= len(self.known_labels):
+            theirs, ours = data.labels.names[data.Y.indices[0]], self.known_labels.names[0]
+            found = f'not one label of the data is known to the tagger (the data say "{theirs}", the tagger "{ours}")'
+            raise DataError(found, where=data.source, mend="Give both the same label names, for example one label file")
         return evaluate(
-            self.topk(data.inputs, max(ks)),
+            best,
             data.Y,
             label_counts=self.model.label_counts,
             n_train=self.model.n_samples,

@@ -100,6 +100,9 @@ def test_check_and_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["split", "train.jsonl", "--test", "0.25", "--out", "parts", "--seed", "1"]) == 0
     out = capsys.readouterr().out
     sizes = [len((folder / "parts" / f"{side}.jsonl").read_text().splitlines()) for side in ("train", "test")]
+    assert main(["split", "train.jsonl", "--out", "."]) == 1
+    assert "train.jsonl: the file is already there" in capsys.readouterr().err
+    assert len((folder / "train.jsonl").read_text().splitlines()) == 200
     assert sum(sizes) == 200 and abs(sizes[1] - 50) < 5 and f"train.jsonl\t{sizes[0]}" in out
 
 
@@ -116,6 +119,7 @@ def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
         ("train train.jsonl --out m --metod ovr", 2, 'Did you mean "--method"'),
         ("train train.jsonl --out m --method ov", 2, 'Did you mean "ovr"'),
         ("train train.jsonl --out m --set min_fd=2", 2, 'Did you mean "min_df"'),
+        ("train train.jsonl --out m --set seed=1", 2, "Write --seed 1"),
         ("train train.jsonl --out m --set min_df", 2, "has no value"),
         ("train train.jsonl --out m --set min_df=two", 2, "It takes a whole number"),
         ("train train.jsonl --out m --set sublinear=maybe", 2, "It takes true or false"),

@@ -179,7 +179,7 @@ def test_a_label_file_gives_order_texts_and_parents(tmp_path: Path) -> None:
         ("name\tparents\ttext\n", "the header of the label file"),
         ("a\n\nb\n", "a label has no name"),
         ("a\na\n", '"a" stands twice'),
-        ("name\ttext\tparents\na\t\tzz\n", 'the parent "zz" is not a label'),
+        ("name\ttext\tparents\na\t\t\nb\t\ta|zz\n", 'names:3: the parent "zz" is not a label'),
     ],
 )
 def test_faults_of_a_label_file(tmp_path: Path, text: str, found: str) -> None:

@@ -19,7 +19,8 @@ from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
 from longtail.data.read import read
 from longtail.data.split import stratified_split
-from longtail.data.write import write
+from longtail.data.write import file_ending, write
+from longtail.errors import DataError
 from longtail.features.rows import UnitRows
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
@@ -96,8 +97,12 @@ def split(arguments: Namespace) -> None:
     display = Display()
     data = told(read(arguments.data), display)
     in_test = stratified_split(data.Y, arguments.test, arguments.seed)
+    folder, ending = Path(arguments.out), file_ending(data)
+    for name in ("train", "test"):
+        if (path := folder / f"{name}{ending}").exists():
+            raise DataError("the file is already there", where=str(path), mend="Name another folder with --out")
     for name, rows in (("train", (~in_test).nonzero()[0]), ("test", in_test.nonzero()[0])):
-        path = write(data.take(rows), Path(arguments.out) / name)
+        path = write(data.take(rows), folder / name)
         show(f"{path}\t{len(rows)}")
 
 

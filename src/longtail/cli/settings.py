@@ -35,6 +35,8 @@ def parsed_settings(method: str, words: Iterable[str]) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not equals:
             raise SettingError(f'"--set {word}" has no value', mend=f"Write --set {name}=value")
+        if name in OWN_OPTION:
+            raise SettingError(f'"{name}" is not set with --set', mend=f"Write --{name} {value}")
         if name not in known:
             raise SettingError(f'{method} has no setting "{name}"', mend=suggest(name, known))
         out[name] = parsed_value(name, value, str(known[name].annotation))

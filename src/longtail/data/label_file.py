@@ -38,10 +38,11 @@ def read_labels(path: str | Path) -> Labels:
         if not name.strip():
             raise DataError("a label has no name", where=f"{path}:{number}:1", mend="Write its name, or remove the line")
     labels = Labels(tuple(names), texts, parents)
-    for number, name in enumerate((p for row in parents or () for p in row), 2):
-        if name not in labels.ids:
-            mend = "Give the parent a line of its own"
-            raise DataError(f'the parent "{name}" is not a label', where=f"{path}:{number}", mend=mend)
+    for number, above in enumerate(parents or (), 2):
+        for name in above:
+            if name not in labels.ids:
+                mend = "Give the parent a line of its own"
+                raise DataError(f'the parent "{name}" is not a label', where=f"{path}:{number}", mend=mend)
     return labels
 
 

@@ -15,7 +15,7 @@ CHUNK = 4096  # rows formatted at a time
 
 def write(data: Dataset, path: str | Path) -> Path:
     """Write a data set in the format that loses nothing of it, at ``path`` plus ``.jsonl`` or ``.txt``; return that path."""
-    path = Path(f"{path}{'.jsonl' if data.texts is not None else '.txt'}")
+    path = Path(f"{path}{file_ending(data)}")
     with writing(path) as stream:
         if data.X is not None:
             stream.write(b"%d %d %d\n" % (data.n_samples, data.X.shape[1], data.n_labels))
@@ -24,6 +24,11 @@ def write(data: Dataset, path: str | Path) -> Path:
             line = json_line if data.texts is not None else xc_line
             stream.write("".join(line(data, i) for i in rows).encode())
     return path
+
+
+def file_ending(data: Dataset) -> str:
+    """How the name of the written file ends."""
+    return ".txt" if data.texts is None else ".jsonl"
 
 
 def json_line(data: Dataset, i: int) -> str:
