@@ -125,6 +125,13 @@ def test_labels_unknown_to_training_count_as_missed() -> None:
     assert result.values["P@1"] == 0 and result.slices["unseen"]["true"] == 1
 
 
+def test_training_may_know_more_labels_than_the_test_set() -> None:
+    Y = sp.csr_array([[1, 0]])
+    on = sp.csr_array(np.eye(1, 9, dtype=np.float32))
+    result = evaluate(topk([0]), Y, label_counts=np.full(9, 5, np.int32), n_train=10, ks=(1,), predicted=on)
+    assert result.values["P@1"] == result.values["micro-F1"] == 100 and result.slices["tail"]["labels"] == 9
+
+
 def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(DataError, match="2 predictions for 1 samples"):
         hits(topk([0], [0]), sp.csr_array([[1]]))

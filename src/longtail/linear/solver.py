@@ -25,22 +25,28 @@ ROOT_STEPS, ROOT_PRECISION = 20, np.float32(1e-3)
 
 @fast_kernel
 def margins(indices: Ints, data: Floats, start: int, end: int, W: Floats, out: Floats) -> None:
-    """out[b] = Σ x_j W[j, b] over the non-zeros of one sample."""
+    """out[b] = Σ x_j W[j, b] over the non-zeros of one sample, four at a time to spare loads and stores of ``out``."""
     for b in range(len(out)):
         out[b] = ZERO
-    for p in range(start, end):
-        w = W[indices[p]]
+    by_four = start + (end - start) // 4 * 4
+    for p in range(start, by_four, 4):
+        x0, x1, x2, x3 = data[p], data[p + 1], data[p + 2], data[p + 3]
+        w0, w1, w2, w3 = W[indices[p]], W[indices[p + 1]], W[indices[p + 2]], W[indices[p + 3]]
         for b in range(len(out)):
-            out[b] += data[p] * w[b]
+            out[b] += x0 * w0[b] + x1 * w1[b] + x2 * w2[b] + x3 * w3[b]
+    for p in range(by_four, end):
+        x, w = data[p], W[indices[p]]
+        for b in range(len(out)):
+            out[b] += x * w[b]
 
 
 @fast_kernel
 def add_sample(indices: Ints, data: Floats, start: int, end: int, step: Floats, W: Floats) -> None:
     """W[j, b] += x_j step[b] over the non-zeros of one sample."""
     for p in range(start, end):
-        w = W[indices[p]]
+        x, w = data[p], W[indices[p]]
         for b in range(len(step)):
-            w[b] += data[p] * step[b]
+            w[b] += x * step[b]
 
 
 @fast_kernel
@@ -87,11 +93,12 @@ def squared_hinge(
             margins(indices, data, start, end, W, margin)
             a, y, largest = alpha[i], Y[i], ZERO
             for b in range(n_block):
-                gradient = y[b] * margin[b] - ONE + ridge * a[b]
-                projected = gradient if a[b] > ZERO else min(gradient, ZERO)
+                old = a[b]
+                gradient = y[b] * margin[b] - ONE + ridge * old
+                projected = gradient if old > ZERO else min(gradient, ZERO)
                 largest = max(largest, abs(projected))
-                new = max(a[b] - gradient * rate, ZERO)
-                step[b] = (new - a[b]) * y[b]
+                new = max(old - gradient * rate, ZERO)
+                step[b] = (new - old) * y[b]
                 a[b] = new
             if largest > ZERO:
                 add_sample(indices, data, start, end, step, W)

@@ -48,14 +48,20 @@ def evaluate(
 
     ``predicted`` is an indicator matrix of the labels that are on, for the F1 scores.
     """
-    counts = np.zeros(max(Y.shape[1], len(label_counts)), np.int32)  # test data may know labels that training did not
+    n_labels = max(Y.shape[1], len(label_counts))  # test data may know labels that training did not, or fewer
+    Y = widened(Y, n_labels)
+    counts = np.zeros(n_labels, np.int32)
     counts[: len(label_counts)] = label_counts
     scores = per_sample(topk, Y, inverse_propensity(counts, n_train, *propensity), ks)
     deepest = max(ks)
     labels = per_label(topk, Y, deepest)
     values = {**scores.values(), f"coverage@{deepest}": labels.coverage()}
     if predicted is not None:
-        wide = sp.csr_array((predicted.data, predicted.indices, predicted.indptr), shape=Y.shape)
-        values |= f1_scores(wide, Y)
+        values |= f1_scores(widened(predicted, n_labels), Y)
     slices = by_frequency(topk, Y, counts, deepest)
     return Evaluation(values, bootstrap(scores), slices, scores, labels, int(Y.shape[0]))
+
+
+def widened(matrix: sp.csr_array, width: int) -> sp.csr_array:
+    """The same rows with empty columns added on the right."""
+    return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], width))

@@ -21,8 +21,10 @@ def f1_scores(predicted: sp.csr_array, Y: sp.csr_array) -> dict[str, float]:
     both = predicted.multiply(Y).tocsr()
 
     def f1(axis: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        total = predicted.sum(axis=axis) + Y.sum(axis=axis)
-        return np.divide(2.0 * both.sum(axis=axis), total, out=np.zeros(len(total)), where=total > 0), total > 0
+        total = predicted.sum(axis=axis, dtype=np.float64) + Y.sum(axis=axis, dtype=np.float64)
+        return np.divide(
+            2.0 * both.sum(axis=axis, dtype=np.float64), total, out=np.zeros(len(total)), where=total > 0
+        ), total > 0
 
     by_label, occurs = f1(0)
     by_sample, _ = f1(1)
