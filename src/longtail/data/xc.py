@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from longtail.data.dataset import Dataset, Labels
 from longtail.data.xc_parse import Block, parse
 from longtail.errors import DataError
-from longtail.kernels import Ints, Longs
+from longtail.kernels import Ints, Longs, parallel
 
-BLOCK = 1 << 23  # bytes parsed at a time: text takes more room than arrays, so it is never held whole
+BLOCK = 1 << 22  # bytes parsed at a time: text takes more room than arrays, so it is never held whole
 MAX_COUNT = 2**31 - 1
 MAX_VALUE = float(np.finfo(np.float32).max)
 
@@ -32,11 +32,9 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
         raise DataError(found, where=f"{path}:1", mend="Give the label file that belongs to these data")
     blocks: list[Block] = []
     n_rows = 0
-    for lines in line_blocks(stream):
-        block = parse(lines, n_features, n_labels)
+    for block in parallel(lambda lines: parse(lines, n_features, n_labels), line_blocks(stream), None):
         if block.bad_line >= 0:
-            line = lines[block.bad_start : lines.index(b"\n", block.bad_start)]
-            raise explain(line, n_features, n_labels, path, n_rows + block.bad_line + 2)
+            raise explain(block.bad_text, n_features, n_labels, path, n_rows + block.bad_line + 2)
         blocks.append(block)
         n_rows += len(block.n_values)
     n_values, n_label_ids = joined(blocks, "n_values"), joined(blocks, "n_label_ids")

@@ -24,7 +24,7 @@ class Block:
     label_ids: Ints
     n_label_ids: Ints  # [n_lines]
     bad_line: int  # -1 if all is well
-    bad_start: int  # where the bad line starts
+    bad_text: bytes  # what stands there
     unsorted_rows: int
     repeated_labels: int
 
@@ -45,17 +45,9 @@ def parse(lines: bytes, n_features: int, n_labels: int) -> Block:
     bad_line, bad_start, used = parse_lines(
         text, n_features, n_labels, features, values, n_values, label_ids, n_label_ids, tally
     )
-    return Block(
-        features,
-        values,
-        n_values,
-        label_ids[:used].copy(),
-        n_label_ids,
-        bad_line,
-        bad_start,
-        int(tally[0]),
-        int(tally[1]),
-    )
+    bad_text = lines[bad_start : lines.index(b"\n", bad_start)] if bad_line >= 0 else b""
+    counts = (bad_line, bad_text, int(tally[0]), int(tally[1]))
+    return Block(features, values, n_values, label_ids[:used].copy(), n_label_ids, *counts)
 
 
 @kernel
