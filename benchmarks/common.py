@@ -94,11 +94,12 @@ def difference(first: sp.csr_array, second: sp.csr_array) -> float:
     return float(np.abs(first - second).max()) if first.shape == second.shape else float("inf")
 
 
-def arguments(description: str | None, repeat: int = 3) -> argparse.ArgumentParser:
-    """The options that all benchmarks have."""
+def arguments(description: str | None, repeat: int | None = 3) -> argparse.ArgumentParser:
+    """The options that benchmarks share; none to repeat where ``repeat`` is None."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file too")
-    parser.add_argument("--repeat", type=int, default=repeat, help="runs of each; the best counts (%(default)s)")
+    if repeat is not None:
+        parser.add_argument("--repeat", type=int, default=repeat, help="runs of each; the best counts (%(default)s)")
     return parser
 
 
