@@ -11,11 +11,12 @@ import longtail
 
 PACKAGE = Path(longtail.__file__).parent
 LAYERS = [
-    ["errors", "topk", "files", "progress", "kernels", "registry", "__init__"],
+    ["errors", "topk", "files", "progress", "kernels", "csr", "registry", "__init__"],
     ["data"],
     ["features"],
     ["labelspace"],
     ["linear"],
+    ["search"],
     ["models"],
     ["metrics"],
     ["bundle", "tagger"],
@@ -31,7 +32,8 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
-    found = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    found = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    found += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
     parts = (name.split(".")[1] if "." in name else "__init__" for name in found if name.split(".")[0] == "longtail")
     return set(parts)
 

@@ -32,6 +32,41 @@ def test_settings_for_texts_do_not_fit_feature_vectors(vectors: Dataset) -> None
     Tagger("ovr", preset="paper").fit(vectors)  # a preset may speak of both
 
 
+def test_a_failed_fit_leaves_the_tagger_as_it_was(train: Dataset, vectors: Dataset) -> None:
+    tagger = Tagger("ovr").fit(train)
+    before = tagger.predict(train.inputs)
+    tagger.model.set_params(loss="nonsense")
+    with pytest.raises(SettingError):
+        tagger.fit(Dataset.from_texts([f"word{i} other{i // 2} common" for i in range(999)], [["x"]] * 999))
+    assert tagger.predict(train.inputs) == before
+    model = tagger.model
+    with pytest.raises(SettingError):
+        model.fit(vectors.X, vectors.Y)
+    with pytest.raises(LongtailError, match="learned nothing yet"):
+        model.topk(vectors.X, 1)
+
+
+def test_arrays_are_taken_as_well_as_sparse_matrices(train: Dataset, vectors: Dataset) -> None:
+    tagger = Tagger("ovr").fit(vectors)
+    assert tagger.predict(vectors.X.toarray()) == tagger.predict(vectors.X)
+    words = Tagger("ovr").fit(train)
+    assert words.predict(np.array(train.texts)) == words.predict(train.texts)  # type: ignore[arg-type]
+    broken = vectors.X.toarray().repeat(200, axis=0)
+    broken[9001, 0] = np.nan
+    with pytest.raises(DataError, match="row 9001"):
+        tagger.topk(broken)
+
+
+def test_validation_data_of_another_vocabulary_are_refused_before_training(train: Dataset) -> None:
+    with pytest.raises(DataError, match="not one label"):
+        Tagger("ovr").fit(train, valid=Dataset.from_texts(["ripe apple"], [["obst"]]))
+
+
+def test_methods_without_text_features_take_no_text_settings() -> None:
+    with pytest.raises(SettingError, match='popularity has no setting "min_df"'):
+        Tagger("popularity", min_df=7)
+
+
 def test_texts_and_vectors_are_not_mixed_up(train: Dataset, vectors: Dataset) -> None:
     with pytest.raises(DataError, match="reads texts"):
         Tagger("ovr").fit(train).predict(vectors.X)

@@ -44,12 +44,7 @@ class Bundle:
 def save_bundle(bundle: Bundle, folder: str | Path) -> None:
     """Write a bundle, replacing the one that may be there."""
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise BundleError("this is a file, a bundle is a folder", where=str(folder), mend="Choose another name")
-    foreign = [p.name for p in folder.iterdir() if not is_ours(p)] if folder.is_dir() else []
-    if foreign and not (folder / MANIFEST).exists():
-        found = f"the folder is not a bundle and holds other files ({foreign[0]}, …)"
-        raise BundleError(found, where=str(folder), mend="Choose a new folder")
+    check_target(folder)
     was_there = folder.is_dir()
     try:
         files = {}
@@ -62,12 +57,22 @@ def save_bundle(bundle: Bundle, folder: str | Path) -> None:
             files[name] = {"file": path.name, "bytes": len(content), "sha256": digest}
         manifest = {"format": FORMAT, **bundle.about, "files": files}
         with writing(folder / MANIFEST) as stream:
-            stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+            stream.write(signed(manifest))
         sync(folder)
     finally:  # also after an error or Ctrl-C: whatever the manifest on disk does not name is not part of a bundle
         remove_unnamed(folder)
         if not was_there and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
+
+
+def signed(manifest: dict[str, Any]) -> bytes:
+    """A manifest as it is written: with a hash of itself, so that a damaged one is known."""
+
+    def text(value: dict[str, Any]) -> str:
+        return json.dumps(value, indent=1, ensure_ascii=False, default=lambda number: number.item())
+
+    digest = hashlib.sha256(text(manifest).encode()).hexdigest()
+    return (text({**manifest, "sha256": digest}) + "\n").encode()
 
 
 def remove_unnamed(folder: Path) -> None:
@@ -80,6 +85,19 @@ def remove_unnamed(folder: Path) -> None:
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_ours(path) and path.name not in named:
             path.unlink()
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a place where a bundle cannot or should not be written."""
+    if folder.exists() and not folder.is_dir():
+        raise BundleError("this is a file, a bundle is a folder", where=str(folder), mend="Choose another name")
+    foreign = [p.name for p in folder.iterdir() if not is_ours(p)] if folder.is_dir() else []
+    if foreign and not (folder / MANIFEST).exists():
+        found = f"the folder is not a bundle and holds other files ({foreign[0]}, …)"
+        raise BundleError(found, where=str(folder), mend="Choose a new folder")
+    above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise BundleError("nothing can be written here", where=str(above), mend="Choose another folder")
 
 
 def contents(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
@@ -121,7 +139,7 @@ def load_bundle(folder: str | Path) -> Bundle:
         if ending == "safetensors":
             arrays[stem] = map_arrays(path)
         else:
-            labels = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            labels = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     return Bundle(manifest, arrays, labels)
 
 
@@ -129,7 +147,8 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     """The description of a bundle, checked for what this version can read."""
     path = folder / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        content = path.read_bytes()
+        manifest: dict[str, Any] = json.loads(content)
     except FileNotFoundError as error:
         found = "there is no model here" if folder.is_dir() else "there is no such folder"
         raise BundleError(found, where=str(folder), mend="Give the folder that `longtail train --out` wrote") from error
@@ -138,12 +157,13 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise BundleError(f"the manifest is damaged ({error})", where=str(path), mend=DAMAGED) from error
     version = manifest.get("format") if isinstance(manifest, dict) else None
-    if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
-        raise BundleError("the manifest is damaged", where=str(path), mend=DAMAGED)
-    if version > FORMAT:
+    if isinstance(version, int) and version > FORMAT:
         found = f"the bundle has format {version}, this longtail reads up to {FORMAT}"
         raise BundleError(found, where=str(path), mend="Upgrade longtail: pip install --upgrade longtail")
-    return manifest
+    unsigned = {name: value for name, value in manifest.items() if name != "sha256"} if version else {}
+    if content != signed(unsigned):
+        raise BundleError("the manifest is damaged: its SHA-256 is wrong", where=str(path), mend=DAMAGED)
+    return unsigned
 
 
 def check_hash(path: Path, entry: dict[str, Any]) -> None:

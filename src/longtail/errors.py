@@ -31,9 +31,10 @@ class BundleError(LongtailError):
 class MissingExtra(LongtailError):
     """An optional dependency that is needed now and is not installed."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        """Name the package, what it is for, and the extra that brings it."""
-        super().__init__(f"{purpose} needs {package}", mend=f"Install it with: pip install 'longtail[{extra}]'")
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
+    """The error that names the package, what it is for, and the extra that brings it."""
+    return MissingExtra(f"{purpose} needs {package}", mend=f"Install it with: pip install 'longtail[{extra}]'")
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:

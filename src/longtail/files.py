@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import os
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from longtail.errors import DataError, suggest
 
@@ -22,11 +23,8 @@ STDIN = "-"
 def reading(path: str | Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if they are gzip or xz (told by content, not by name); ``-`` is standard input."""
     try:
-        if str(path) == STDIN:
-            yield sys.stdin.buffer
-            return
-        with Path(path).open("rb") as raw:
-            head = raw.peek(6)
+        with nullcontext(sys.stdin.buffer) if str(path) == STDIN else Path(path).open("rb") as stream:
+            head, raw = peeked(stream, len(XZ))
             if head.startswith(GZIP):
                 with gzip.open(raw) as unpacked:
                     yield cast(IO[bytes], unpacked)
@@ -50,6 +48,30 @@ def reading(path: str | Path) -> Iterator[IO[bytes]]:
         raise DataError(f"the archive is truncated or damaged ({error})", where=str(path), mend=mend) from error
 
 
+def peeked(stream: IO[bytes], n_bytes: int) -> tuple[bytes, IO[bytes]]:
+    """The first bytes of a stream, and a stream that still has them."""
+    head = stream.read(n_bytes)
+    return head, cast(IO[bytes], io.BufferedReader(Rejoined(head, stream), buffer_size=1 << 16))
+
+
+class Rejoined(io.RawIOBase):
+    """Bytes that were read ahead, then the rest of their stream."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self.head, self.rest = head, rest
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer from the head, then from the rest."""
+        part = self.head[: len(buffer)] or self.rest.read(len(buffer))
+        self.head = self.head[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
 def text_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]:
     """Numbered lines (from 1) of UTF-8 text without their line ends."""
     for number, raw in enumerate(stream, 1):
@@ -65,10 +87,28 @@ def text_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]
         yield number, line.rstrip("\r\n")
 
 
+def filled_lines(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[int, str]]:
+    """As ``text_lines``, without blank lines, whose numbers are left in ``blank``."""
+    for number, line in text_lines(stream, path):
+        if line.strip():
+            yield number, line
+        else:
+            blank.append(number)
+
+
+def blank_note(blank: list[int]) -> tuple[str, ...]:
+    """What to tell about blank lines, if there are any."""
+    return (f"{len(blank):,} blank lines were passed over (the first is line {blank[0]})",) if blank else ()
+
+
 @contextmanager
 def writing(path: str | Path) -> Iterator[IO[bytes]]:
     """Write beside and rename into place: readers see the old file or the whole new one."""
-    path = Path(path)
+    path = Path(path).resolve()  # what a link leads to is replaced, not the link
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be renamed into place
+        with path.open("wb") as stream:
+            yield stream
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

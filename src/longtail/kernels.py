@@ -12,6 +12,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from longtail.errors import SettingError
+
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -43,7 +45,9 @@ def compiled(function: F, **options: Any) -> F:
 
 def n_threads(threads: int | None) -> int:
     """The number asked for, or the cores that this process may use."""
-    if threads:
+    if threads is not None:
+        if threads < 1:
+            raise SettingError(f"threads is {threads}", mend="It must be at least 1, or left out")
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

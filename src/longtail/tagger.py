@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.bundle import Bundle, load_bundle, save_bundle
-from longtail.data.dataset import Dataset, Labels
+from longtail.csr import checked_features
+from longtail.data.dataset import Dataset, Labels, checked_text
 from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
@@ -49,7 +50,7 @@ class Tagger:
         """Choose a method, a preset of it, and any settings of the method or of its text features by name."""
         cls = model_class(method)
         given = {**(cls.preset(preset) if preset else {}), **settings}
-        text_names = list(inspect.signature(Tfidf).parameters)
+        text_names = list(inspect.signature(Tfidf).parameters) if cls.input == "features" else list(RUNTIME)
         for name in given:
             if name not in (*cls.param_names(), *text_names, "seed"):
                 mend = suggest(name, {*cls.param_names(), *text_names})
@@ -60,35 +61,35 @@ class Tagger:
         self._asked_of_texts = [name for name in settings if name in text_names and name not in cls.param_names()]
         self.threshold = self.model.natural_threshold
         self.features: Tfidf | UnitRows | None = None
+        self.reads_texts = True
         self.labels: Labels | None = None
 
     def fit(self, data: Dataset, valid: Dataset | None = None, *, progress: Progress = SILENT) -> Self:
         """Learn. With ``valid``, the threshold from which labels are on is the one with the best micro-F1 there."""
-        self.features = self._make_features(data)
-        inputs = self.features.fit_transform(data.inputs, progress) if self.features else data.inputs
+        # Everything is learned aside and taken over at the end, so that a failed fit leaves the tagger as it was.
+        features = self._make_features(data)
+        inputs = features.fit_transform(data.inputs, progress) if features else data.inputs
         held_out = None
         if valid is not None:
-            aligned = valid.aligned(data.labels)
-            held_out = (self._features_of(valid.inputs), aligned.Y[:, : data.n_labels])
-        self.model.fit(inputs, data.Y, held_out, progress=progress)
-        self.labels = data.labels
-        self.threshold = self.model.natural_threshold
+            known = comparable(valid, data.labels).Y[:, : data.n_labels]
+            checked = checked_inputs(valid.inputs, data.texts is not None)
+            held_out = (features.transform(checked) if features else checked, known)
+        model = type(self.model)(**self.model.get_params()).fit(inputs, data.Y, held_out, progress=progress)
+        threshold = model.natural_threshold
         if held_out is not None:
-            self.threshold = best_threshold(self.model.topk(held_out[0], 100), held_out[1])
+            threshold = best_threshold(model.topk(held_out[0], 100), held_out[1])
+        self.features, self.model, self.labels, self.threshold = features, model, data.labels, threshold
+        self.reads_texts = data.texts is not None
         return self
 
     def topk(self, inputs: Sequence[str] | sp.csr_array, k: int = 5) -> TopK:
         """The k best label ids of each text or feature vector."""
-        self._must_be_fitted()
-        starts = batch_starts(inputs)
-        parts = [self.model.topk(self._features_of(inputs[start : start + BATCH]), k) for start in starts]
+        parts = [self.model.topk(batch, k) for batch in self._batches(inputs)]
         return TopK(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
 
     def predict(self, inputs: Iterable[str] | sp.csr_array, k: int = 5) -> list[list[Tag]]:
         """The k best labels of each text or feature vector, by name."""
-        if isinstance(inputs, str):
-            raise DataError("a single text was given", mend="Give a list of texts: predict([text])")
-        best = self.topk(inputs if sp.issparse(inputs) else list(inputs), k)
+        best = self.topk(inputs, k)
         names = self.known_labels.names
         return [
             [Tag(names[i], score) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
@@ -97,19 +98,12 @@ class Tagger:
 
     def predict_sets(self, inputs: Sequence[str] | sp.csr_array) -> sp.csr_array:
         """The labels that are on: an indicator matrix of all whose score reaches the threshold."""
-        self._must_be_fitted()
-        starts = batch_starts(inputs)
-        parts = [self.model.predict(self._features_of(inputs[start : start + BATCH]), self.threshold) for start in starts]
-        return sp.vstack(parts, format="csr")
+        return sp.vstack([self.model.predict(batch, self.threshold) for batch in self._batches(inputs)], format="csr")
 
     def evaluate(self, data: Dataset, ks: Sequence[int] = KS, *, propensity: tuple[float, float] = DEFAULT) -> Evaluation:
         """Measure on data that was not learned from; labels that training did not know count as missed."""
         best = self.topk(data.inputs, max(ks))
-        data = data.aligned(self.known_labels)
-        if data.Y.nnz and data.Y.indices.min() >= len(self.known_labels):
-            theirs, ours = data.labels.names[data.Y.indices[0]], self.known_labels.names[0]
-            found = f'not one label of the data is known to the tagger (the data say "{theirs}", the tagger "{ours}")'
-            raise DataError(found, where=data.source, mend="Give both the same label names, for example one label file")
+        data = comparable(data, self.known_labels)
         return evaluate(
             best,
             data.Y,
@@ -132,6 +126,7 @@ class Tagger:
             "method": self.method,
             "settings": settings,
             "features": features,
+            "reads_texts": self.reads_texts,
             "threshold": self.threshold,
             "has_label_texts": labels.texts is not None,
             "has_label_parents": labels.parents is not None,
@@ -146,9 +141,6 @@ class Tagger:
             raise LongtailError("this tagger has learned nothing yet", mend="Call fit first")
         return self.labels
 
-    def _must_be_fitted(self) -> None:
-        _ = self.known_labels
-
     def _make_features(self, data: Dataset) -> Tfidf | UnitRows | None:
         if self.model.input == "anything" or (self.model.input == "texts" and data.texts is not None):
             return None
@@ -162,23 +154,38 @@ class Tagger:
             raise SettingError(f'the setting "{self._asked_of_texts[0]}" is for texts', mend=mend)
         return UnitRows()
 
-    def _features_of(self, inputs: Any) -> Any:
-        is_text = not sp.issparse(inputs) and not isinstance(inputs, np.ndarray)
-        if isinstance(self.features, Tfidf):
-            if not is_text or not all(isinstance(text, str) for text in inputs):
-                raise DataError("this tagger reads texts", mend="Give a list of strings, not feature vectors")
-            return self.features.transform(inputs)
-        if isinstance(self.features, UnitRows):
-            if is_text:
-                mend = "Give them in the form it was trained on, for example an XC file"
-                raise DataError("this tagger reads feature vectors, not texts", mend=mend)
-            return self.features.transform(inputs)
-        return inputs
+    def _batches(self, inputs: Any) -> Iterator[Any]:
+        """The features of the inputs, a batch at a time; an empty input is one empty batch, for the model to complain."""
+        _ = self.known_labels
+        inputs = checked_inputs(inputs, self.reads_texts)
+        for start in range(0, max(count(inputs), 1), BATCH):
+            batch = inputs[start : start + BATCH]
+            yield self.features.transform(batch) if self.features else batch
 
 
-def batch_starts(inputs: Any) -> range:
-    """Where batches start; an empty input is one empty batch, so that the model can complain about it."""
-    return range(0, max(count(inputs), 1), BATCH)
+def checked_inputs(inputs: Any, as_texts: bool) -> list[str] | sp.csr_array:
+    """Texts as a list, or vectors as a sparse matrix, whichever a tagger reads."""
+    if isinstance(inputs, str):
+        raise DataError("a single text was given", mend="Give a list of texts: predict([text])")
+    is_matrix = sp.issparse(inputs) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub")
+    if not as_texts:
+        if not is_matrix:
+            mend = "Give them in the form it was trained on, for example an XC file"
+            raise DataError("this tagger reads feature vectors, not texts", mend=mend)
+        return checked_features(inputs)
+    if is_matrix:
+        raise DataError("this tagger reads texts", mend="Give a list of strings, not feature vectors")
+    return [checked_text(text, "text") for text in inputs]
+
+
+def comparable(data: Dataset, labels: Labels) -> Dataset:
+    """The data with labels numbered as in ``labels``; an error if not one of them is known there."""
+    aligned = data.aligned(labels)
+    if aligned.Y.nnz and aligned.Y.indices.min() >= len(labels):
+        theirs = aligned.labels.names[aligned.Y.indices[0]]
+        found = f'not one label of the data is known to the tagger (the data say "{theirs}", the tagger "{labels.names[0]}")'
+        raise DataError(found, where=data.source, mend="Give both the same label names, for example one label file")
+    return aligned
 
 
 def label_rows(labels: Labels) -> list[Any]:
@@ -201,7 +208,7 @@ def load(folder: str | Path) -> Tagger:
             tagger.features = kinds[about["features"]["kind"]](**about["features"]["settings"])
             tagger.features.restore(bundle.arrays.get("features", {}))
         tagger.model.restore(bundle.arrays["model"])
-        tagger.threshold = float(about["threshold"])
+        tagger.threshold, tagger.reads_texts = float(about["threshold"]), bool(about["reads_texts"])
         names, texts, parents = zip(*bundle.labels, strict=True)
         tagger.labels = Labels(
             tuple(names),

@@ -77,9 +77,15 @@ def test_predict_lines_and_json(model: Path, capsys: pytest.CaptureFixture[str],
     Path("in.jsonl").write_text('{"text": "a tune for the violin"}\n{"text": "the tide", "labels": ["sea"]}\n')
     assert main(["predict", "model", "in.jsonl", "--k", "1"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["music", "sea"]
-    feed(monkeypatch, '{"text": "ripe plum"}\n')
+    feed(monkeypatch, '\n{ "text": "ripe plum"}\n')
     assert main(["predict", "model", "-", "--k", "1"]) == 0
-    assert capsys.readouterr().out.startswith("fruit ")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("fruit ")
+    feed(monkeypatch, "\nripe plum\n")
+    assert main(["predict", "model", "-", "--k", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    feed(monkeypatch, "")
+    assert main(["predict", "model"]) == 0 and capsys.readouterr().out == ""
 
 
 def test_feature_vectors_all_the_way(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,8 +95,12 @@ def test_feature_vectors_all_the_way(folder: Path, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()[-80:]
     assert all(len(json.loads(line)["labels"]) == 3 for line in lines)
     assert main(["train", "vectors.txt", "--out", "model", "--set", "ngrams=1"]) == 2
-    assert main(["evaluate", "model", "test.jsonl"]) == 1
-    assert "reads feature vectors" in capsys.readouterr().err
+    for command in ("evaluate", "predict"):
+        assert main([command, "model", "test.jsonl"]) == 1
+        assert "reads feature vectors" in capsys.readouterr().err
+    assert main(["train", "vectors.txt", "--out", "floor", "--method", "popularity"]) == 0
+    assert main(["predict", "floor", "vectors.txt"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 80
 
 
 def test_check_and_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,6 +135,11 @@ def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
         ("train train.jsonl --out m --set sublinear=maybe", 2, "It takes true or false"),
         ("train train.jsonl --out m --preset papr", 2, 'Did you mean "paper"'),
         ("train train.jsonl --out m --threads 0", 2, "not a whole number from 1"),
+        ("train train.jsonl --out m --seed -1", 2, "not a whole number from 0"),
+        ("train train.jsonl --out m --seed 99999999999999999999", 2, "not a whole number from 0"),
+        ("train train.jsonl --out m --set prune=nan", 2, "It must be at least 0"),
+        ("train train.jsonl --out train.jsonl", 1, "a bundle is a folder"),
+        ("train train.jsonl --out train.jsonl/m", 1, "nothing can be written here"),
         ("train train.jsonl --out m --set C=-1", 2, "It must be above 0"),
         ("train train.jsonl", 2, "--out"),
         ("train trian.jsonl --out m", 1, 'Did you mean "train.jsonl"'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
 from pathlib import Path
@@ -125,10 +126,14 @@ def test_annif_short_text_corpora(tmp_path: Path) -> None:
         ("d.jsonl", '{"text": "a", "labels": [" "]}\n', ":1:15", "a label is empty"),
         ("d.jsonl", '{"text": "a\\ud800", "labels": []}\n', ":1:2", "lone surrogate U+D800"),
         ("d.jsonl", "\n\n", "", "not a single text"),
-        ("d.csv", "text,labels\na,b,c\n", ":2", "3 cells where the first row has 2"),
+        ("d.csv", "text,labels\na,b,c\n", ":2:1", "3 cells where the first row has 2"),
         ("d.csv", "text,genre\na,b\n", ":1:1", "no column of labels among: text, genre"),
-        ("d.csv", "a,b,c\n", ":1:1", "no header with a column named text, and 3 columns"),
-        ("d.csv", 'text,labels\n"a,b\n', ":2", "not a table"),
+        ("d.csv", "a,b,c\n", ":1:1", "no header with a column named text, but: a, b, c"),
+        ("d.csv", "title,labels\na,b\n", ":1:1", "no header with a column named text, but: title, labels"),
+        ("d.csv", 'text,labels\n"a,b\nc,d\ne,f\n', ":2:1", "not a table"),
+        ("d.jsonl", '{"labels":["txt"],"txt":"hello"}\n', ":1:19", 'unknown key "txt"'),
+        ("d.jsonl", '{"text": "a", "labels": ["\\udfff"]}\n', ":1:15", "lone surrogate U+DFFF"),
+        ("d.jsonl", '{"text": "a", "labels": [' + "1" * 5000 + "]}\n", ":1:1", "not readable as JSON"),
         ("d.txt", "__label__a x\n__label__ y\n", ":2:1", "a label is empty"),
         ("d.txt", "just a text\n", ":1:1", "the format is not known"),
     ],
@@ -146,6 +151,40 @@ def test_bad_utf8_is_found_where_it_stands(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(good + "grün".encode("latin1") + b"\n")
     with pytest.raises(DataError, match=rf"{name}:\d+:3: byte 0xfc is not UTF-8"):
         longtail.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_packed_parquet(tmp_path: Path, ending: str, pack) -> None:  # type: ignore[no-untyped-def]
+    pq.write_table(pa.table({"text": TEXTS, "labels": LABELS}), tmp_path / "plain")
+    path = tmp_path / f"data.parquet{ending}"
+    path.write_bytes(pack((tmp_path / "plain").read_bytes()))
+    assert as_dict(longtail.read(path)) == dict(zip(TEXTS, map(set, LABELS), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("DATA.CSV", csv()), ("table.txt", csv()), ("x.txt", "no label\n" + fasttext())]
+)
+def test_formats_are_told_by_content_where_names_do_not_help(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    assert "Straße über Bäume" in as_dict(longtail.read(tmp_path / name))
+
+
+def test_a_long_first_text_does_not_hide_the_format(tmp_path: Path) -> None:
+    (tmp_path / "annif.txt").write_text("word " * 5000 + "\t<http://yso/p1>\n")
+    assert longtail.read(tmp_path / "annif.txt").labels.names == ("http://yso/p1",)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(pack(jsonl().encode()))))
+    assert as_dict(longtail.read("-")) == dict(zip(TEXTS, map(set, LABELS), strict=True))
+
+
+def test_blank_rows_are_passed_over_and_told(tmp_path: Path) -> None:
+    for name, content in (("a.csv", "text,labels\n\na,x\n"), ("a.txt", "__label__x a\n\n")):
+        (tmp_path / name).write_text(content)
+        data = longtail.read(tmp_path / name)
+        assert data.n_samples == 1 and "1 blank" in data.notes[-1]
 
 
 def test_what_was_passed_over_is_told(tmp_path: Path) -> None:

@@ -22,7 +22,11 @@ def zipf_labels(n_samples: int, n_labels: int, seed: int) -> sp.csr_array:
 @given(st.integers(2, 300), st.integers(1, 60), st.floats(0.05, 0.6), st.integers(0, 5))
 def test_no_label_loses_its_last_training_sample(n_samples: int, n_labels: int, share: float, seed: int) -> None:
     Y = zipf_labels(n_samples, n_labels, seed)
-    in_test = stratified_split(Y, share, seed)
+    try:
+        in_test = stratified_split(Y, share, seed)
+    except DataError as error:
+        assert "no sample can go to the test side" in str(error)
+        return
     counts, left = Y.sum(axis=0), Y[~in_test].sum(axis=0)
     assert ((counts == 0) == (left == 0)).all()
 
@@ -55,5 +59,7 @@ def test_one_seed_one_split() -> None:
 def test_impossible_splits_are_refused() -> None:
     with pytest.raises(SettingError, match="between 0 and 1"):
         stratified_split(zipf_labels(10, 2, 0), 1.0)
+    with pytest.raises(DataError, match="no sample can go to the test side"):
+        stratified_split(sp.csr_array(np.eye(4)), 0.5)
     with pytest.raises(DataError, match="cannot be split"):
         stratified_split(zipf_labels(1, 2, 0), 0.5)

@@ -42,8 +42,18 @@ def test_a_small_file_by_hand(tmp_path: Path) -> None:
         GOOD.replace("0,2 0:1 3:0.5", "2,0 3:0.5 0:1"),
         GOOD.replace("\n 1:2e-1", "\n1:2e-1"),
         GOOD.replace("0:1 3", "0:+1.0 3"),
+        "\ufeff" + GOOD,
     ],
-    ids=["crlf", "no last newline", "blank end", "tabs", "unordered", "no blank before features", "signs"],
+    ids=[
+        "crlf",
+        "no last newline",
+        "blank end",
+        "tabs",
+        "unordered",
+        "no blank before features",
+        "signs",
+        "byte order mark",
+    ],
 )
 def test_other_spellings_mean_the_same(tmp_path: Path, text: str) -> None:
     expected, data = read_text(tmp_path, GOOD), read_text(tmp_path, text)
@@ -85,6 +95,7 @@ def test_repairs_are_told(tmp_path: Path) -> None:
         ("1 5 4\n0 1:2:3\n", ":2:5", '"2:3" is not a finite number'),
         ("2 5 4\n0 0:1\n1 1:\xff\n".encode("latin1"), ":3:5", "is not a finite number"),
         ("1 5 4\n0 99999999999999999999:1\n", ":2:3", "out of range"),
+        ("1 5 4\n0 " + "9" * 5000 + ":1\n", ":2:3", "out of range"),
         ("0,1 0:1 3:2\n", ":1:1", "without its header"),
     ],
 )

@@ -47,6 +47,14 @@ def test_many_texts_take_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(whole.toarray(), parts.toarray())
 
 
+def test_long_texts_take_room_by_their_words() -> None:
+    """Room for terms grows with the terms there are, not with the bytes of the texts."""
+    random = np.random.default_rng(0)
+    texts = [" ".join(f"word{i}" for i in random.integers(0, 500, 30_000)) for _ in range(3)]
+    features = Tfidf(min_df=1, ngrams=1).fit(texts)
+    assert features.n_features == 500 and np.allclose(features.transform(texts).multiply(1).power(2).sum(axis=1), 1)
+
+
 def test_unknown_words_give_an_empty_row() -> None:
     features = Tfidf(min_df=1).fit(["red apple"])
     assert features.transform(["blue sky", "", "red"]).toarray().any(axis=1).tolist() == [False, False, True]
@@ -76,5 +84,5 @@ def test_settings_and_texts_that_cannot_work() -> None:
 
 
 def test_unit_rows_have_length_one() -> None:
-    X = UnitRows().transform(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    assert np.allclose(np.sqrt(X.multiply(X).sum(axis=1)), [1, 0])
+    X = UnitRows().transform(np.array([[3.0, 4.0], [0.0, 0.0], [1e30, 1e30], [1e-30, 0]]))
+    assert np.allclose(np.sqrt(X.multiply(X).sum(axis=1)), [1, 0, 1, 1])

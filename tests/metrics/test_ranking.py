@@ -117,6 +117,8 @@ def test_propensity_by_hand() -> None:
     assert w[0] == pytest.approx(1 + (np.log(int(np.exp(3))) - 1) * (2.5 / 2.5) ** 0.55)
     assert np.all(np.diff(inverse_propensity([0, 1, 10, 1000], 5000)) < 0)
     assert inverse_propensity([1], 1)[0] == 1
+    with pytest.raises(SettingError, match="Neither may be negative"):
+        inverse_propensity([1], 10, 0.5, -2)
 
 
 def test_labels_unknown_to_training_count_as_missed() -> None:
@@ -139,6 +141,11 @@ def test_what_cannot_be_measured_is_refused() -> None:
         hits(topk([0, 0]), sp.csr_array([[1]]))
     with pytest.raises(SettingError, match="at least 1"):
         per_sample(topk([0]), sp.csr_array([[1]]), np.ones(1), (0,))
+
+
+def test_a_k_beyond_all_labels_costs_no_memory() -> None:
+    values = per_sample(topk([0, 1]), sp.csr_array([[1, 0]]), np.ones(2), (1, 10**9)).values()
+    assert values["P@1000000000"] == pytest.approx(100 / 10**9) and values["nDCG@1000000000"] == 100
 
 
 def test_a_million_labels_stay_sparse() -> None:

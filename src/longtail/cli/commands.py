@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from argparse import Namespace
@@ -11,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from longtail.bundle import load_manifest
+from longtail.bundle import check_target, load_manifest
 from longtail.cli.demo import demo as demo
 from longtail.cli.settings import methods_text, parsed_settings
 from longtail.data.check import check as check_data
@@ -19,9 +20,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
 from longtail.data.read import read
 from longtail.data.split import stratified_split
-from longtail.data.write import file_ending, write
-from longtail.errors import DataError
-from longtail.features.rows import UnitRows
+from longtail.data.write import write_all
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
 from longtail.progress import Display, clock
@@ -39,6 +38,7 @@ def train(arguments: Namespace) -> None:
     tagger = Tagger(
         arguments.method, preset=arguments.preset, **{"seed": arguments.seed, "threads": arguments.threads, **settings}
     )
+    check_target(Path(arguments.out))  # before hours of training
     data = told(read(arguments.data), display)
     valid = told(read(arguments.valid), display) if arguments.valid else None
     start = time.monotonic()
@@ -70,9 +70,8 @@ def evaluate(arguments: Namespace) -> None:
 def predict(arguments: Namespace) -> None:
     """Give each text its labels."""
     tagger = load(arguments.model)
-    if isinstance(tagger.features, UnitRows):
-        X = read(arguments.file).X
-        batches: Iterator[Any] = (X[i : i + BATCH] for i in range(0, X.shape[0], BATCH))
+    if not tagger.reads_texts:
+        batches: Iterator[Any] = iter([read(arguments.file).inputs])
     else:
         texts = texts_of(arguments.file)
         batches = iter(lambda: list(islice(texts, BATCH)), [])
@@ -97,13 +96,9 @@ def split(arguments: Namespace) -> None:
     display = Display()
     data = told(read(arguments.data), display)
     in_test = stratified_split(data.Y, arguments.test, arguments.seed)
-    folder, ending = Path(arguments.out), file_ending(data)
-    for name in ("train", "test"):
-        if (path := folder / f"{name}{ending}").exists():
-            raise DataError("the file is already there", where=str(path), mend="Name another folder with --out")
-    for name, rows in (("train", (~in_test).nonzero()[0]), ("test", in_test.nonzero()[0])):
-        path = write(data.take(rows), folder / name)
-        show(f"{path}\t{len(rows)}")
+    parts = {"train": data.take((~in_test).nonzero()[0]), "test": data.take(in_test.nonzero()[0])}
+    for path, part in zip(write_all(parts, Path(arguments.out)), parts.values(), strict=True):
+        show(f"{path}\t{part.n_samples}")
 
 
 def info(arguments: Namespace) -> None:
@@ -153,14 +148,21 @@ def pairs(settings: dict[str, Any]) -> str:
 def texts_of(path: str) -> Iterator[str]:
     """Texts one by one from a file of lines or JSONL, told by the name or by the first line."""
     with reading(path) as stream:
-        as_json: bool | None = True if path.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl") else None
+        as_json: bool | None = True if re.sub(r"\.(gz|xz)$", "", path).endswith((".jsonl", ".ndjson")) else None
+        blank = 0  # lines before the first that tells
         for number, line in text_lines(stream, path):
             if as_json is None:
-                as_json = line.lstrip().startswith('{"')
+                if not line.strip():
+                    blank += 1
+                    continue
+                as_json = line.lstrip().startswith("{")
+                yield from [""] * (0 if as_json else blank)
             if not as_json:
                 yield line
             elif line.strip():
                 yield parse_object(line, path, number)["text"]
+        if as_json is None:
+            yield from [""] * blank
 
 
 def per_label_table(result: Evaluation, tagger: Tagger, data: Dataset) -> str:
@@ -174,5 +176,5 @@ def per_label_table(result: Evaluation, tagger: Tagger, data: Dataset) -> str:
         n_train = int(counts[i]) if i < len(counts) else 0
         precision = f"{100 * right / predicted:.2f}" if predicted else ""
         recall = f"{100 * right / true:.2f}" if true else ""
-        lines.append(f"{name}\t{n_train}\t{true}\t{predicted}\t{right}\t{precision}\t{recall}")
+        lines.append(f"{' '.join(name.split())}\t{n_train}\t{true}\t{predicted}\t{right}\t{precision}\t{recall}")
     return "\n".join(lines) + "\n"

@@ -50,7 +50,7 @@ def parser() -> Parser:
     train.add_argument("--valid", metavar="DATA", help="data to choose the threshold on and to report on")
     train.add_argument("--preset", metavar="NAME", help="a set of settings, see `longtail methods`")
     train.add_argument("--set", action="append", default=[], metavar="name=value", help="one setting; may be repeated")
-    train.add_argument("--seed", type=int, default=0, metavar="N", help="for everything random (default: 0)")
+    train.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
     train.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
 
     evaluate = command("evaluate", "Measure a saved tagger on data that it did not learn from.")
@@ -81,7 +81,7 @@ def parser() -> Parser:
     split.add_argument("data", metavar="DATA", help=DATA)
     split.add_argument("--test", type=float, default=0.2, metavar="0.2", help="share of the test side")
     split.add_argument("--out", default=".", metavar="FOLDER", help="where to write train and test (default: here)")
-    split.add_argument("--seed", type=int, default=0, metavar="N")
+    split.add_argument("--seed", type=seed_number, default=0, metavar="N")
 
     info = command("info", "Tell what a saved tagger is.")
     info.add_argument("model", metavar="MODEL")
@@ -97,6 +97,13 @@ def positive(word: str) -> int:
     """A whole number from 1."""
     if not word.isdigit() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word} is not a whole number from 1")
+    return int(word)
+
+
+def seed_number(word: str) -> int:
+    """A whole number from 0 that fits into 32 bits."""
+    if not word.isdigit() or int(word) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{word} is not a whole number from 0 to {2**32 - 1}")
     return int(word)
 
 
@@ -131,7 +138,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        sys.stderr.write(f"longtail {arguments.command}: {error.filename or ''}: {error.strerror}\n")
+        where = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"longtail {arguments.command}: {where}{error.strerror or error}\n")
+        return 1
+    except MemoryError:
+        sys.stderr.write(f"longtail {arguments.command}: there is not enough memory for this\n")
         return 1
     return 0
 

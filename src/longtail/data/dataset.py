@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from longtail.csr import checked_features, checked_labels
 from longtail.errors import DataError
+
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: it cannot be written as UTF-8
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,9 @@ class Dataset:
     def __post_init__(self) -> None:
         if (self.texts is None) == (self.X is None):
             raise DataError("a data set has either texts or feature vectors X", where=self.source)
+        object.__setattr__(self, "Y", checked_labels(self.Y))
+        if self.X is not None:
+            object.__setattr__(self, "X", checked_features(self.X))
         n_samples = len(self.texts) if self.texts is not None else self.X.shape[0]
         if n_samples != self.Y.shape[0]:
             raise DataError(f"{n_samples} samples but {self.Y.shape[0]} rows of labels", where=self.source)
@@ -138,9 +145,13 @@ class Dataset:
         indices, indptr = array("i"), array("i", [0])
         repeated = 0
         for text, names in pairs:
-            texts.append(text)
-            row = sorted({ids.setdefault(name, len(ids)) for name in names})
-            repeated += len(names) - len(row)
+            texts.append(checked_text(text, "text"))
+            if isinstance(names, str):
+                mend = "Give a list of label names for each text"
+                raise DataError(f'the labels of a text are the string "{names}"', where=source, mend=mend)
+            given = [checked_text(str(n) if isinstance(n, int | np.integer) else n, "label") for n in names]
+            row = sorted({ids.setdefault(name, len(ids)) for name in given})
+            repeated += len(given) - len(row)
             indices.extend(row)
             indptr.append(len(indices))
         if not texts:
@@ -152,3 +163,13 @@ class Dataset:
             notes += (f"{len(labels) - len(known):,} labels are not in the label file; they were added after it",)
         y = (np.ones(len(indices), np.float32), np.asarray(indices, np.int32), np.asarray(indptr))
         return cls(sp.csr_array(y, shape=(len(texts), len(ids))), labels, texts=texts, notes=notes, source=source)
+
+
+def checked_text(text: object, what: str) -> str:
+    """A string that can be written as UTF-8."""
+    if not isinstance(text, str):
+        raise DataError(f"a {what} is of type {type(text).__name__}, not a string", mend="Give strings")
+    if not text.isascii() and (lone := SURROGATE.search(text)):
+        mend = "It is half of a character; write it out in UTF-8"
+        raise DataError(f"a {what} holds the lone surrogate U+{ord(lone[0]):04X}", mend=mend)
+    return text

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from longtail.data.dataset import Dataset, Labels
+from longtail.data.dataset import SURROGATE, Dataset, Labels
 from longtail.errors import DataError, suggest
-from longtail.files import text_lines
+from longtail.files import blank_note, filled_lines
 
 KEYS = ("text", "labels")
 KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
@@ -20,18 +21,12 @@ def read_jsonl(stream: IO[bytes], path: str | Path, labels: Labels | None = None
     """Read texts with their label names; blank lines are passed over and counted."""
     blank: list[int] = []
     data = Dataset.from_pairs(rows(stream, path, blank), known=labels, source=str(path))
-    if not blank:
-        return data
-    note = f"{len(blank):,} blank lines were passed over (the first is line {blank[0]})"
-    return Dataset(data.Y, data.labels, texts=data.texts, notes=(*data.notes, note), source=data.source)
+    return replace(data, notes=(*data.notes, *blank_note(blank)))
 
 
 def rows(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[str, list[str]]]:
     """The text and labels of each line; the numbers of blank lines are left in ``blank``."""
-    for number, line in text_lines(stream, path):
-        if not line.strip():
-            blank.append(number)
-            continue
+    for number, line in filled_lines(stream, path, blank):
         item = parse_object(line, path, number)
         if "labels" not in item:
             mend = 'Add "labels": [] if the text has none'
@@ -50,8 +45,8 @@ def parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:
     except json.JSONDecodeError as problem:
         mend = 'Write one {"text": "…", "labels": ["…"]} a line'
         raise error(problem.colno, f"not JSON: {problem.msg}", mend) from problem
-    except RecursionError as problem:
-        raise error(1, "not readable as JSON: brackets are nested too deep", "Mend the line") from problem
+    except (RecursionError, ValueError) as problem:  # brackets nested too deep, a number of thousands of digits
+        raise error(1, f"not readable as JSON: {problem}", "Mend the line") from problem
     if not isinstance(item, dict):
         mend = 'Write one {"text": "…", "labels": ["…"]} a line'
         raise error(1, f"the line is {kind(item)}, not an object", mend)
@@ -62,7 +57,7 @@ def parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:
         raise error(1, 'the key "text" is missing', 'Write {"text": "…", "labels": ["…"]}')
     if not isinstance(item["text"], str):
         raise error(column(line, "text"), f'"text" is {kind(item["text"])}, not a string', "Put the text in quotes")
-    if lone := re.search("[\ud800-\udfff]", item["text"]):
+    if lone := SURROGATE.search(item["text"]):
         mend = "It is half of a character; write the text out in UTF-8"
         raise error(column(line, "text"), f"the text holds the lone surrogate U+{ord(lone[0]):04X}", mend)
     return item
@@ -81,13 +76,17 @@ def label_names(value: Any, line: str, path: str | Path, number: int) -> list[st
             raise DataError(f"a label is {kind(label)}, not a name", where=where, mend="Put label names in quotes")
         if not label.strip():
             raise DataError("a label is empty", where=where, mend="Remove it")
+        if lone := SURROGATE.search(label):
+            mend = "It is half of a character; write the label out in UTF-8"
+            raise DataError(f"a label holds the lone surrogate U+{ord(lone[0]):04X}", where=where, mend=mend)
         names.append(label)
     return names
 
 
 def column(line: str, key: str) -> int:
     """Where a key stands in its line, from 1."""
-    return max(line.find(json.dumps(key)), line.find(f'"{key}"'), 0) + 1
+    at = re.search(rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:", line)
+    return at.start() + 1 if at else 1
 
 
 def kind(value: Any) -> str:

@@ -23,21 +23,23 @@ def read_labels(path: str | Path) -> Labels:
     if not lines:
         raise DataError("the label file is empty", where=str(path), mend="Write a label name a line")
     header = lines[0].split("\t")
-    rows = [line.split("\t") for line in lines]
     if header[0] != "name":
-        names, texts, parents = [row[0] for row in rows], None, None
+        names, texts, parents = lines, None, None
     else:
         if header != HEADER[: len(header)]:
             mend = "Write: name<TAB>text<TAB>parents; the last ones may be left out"
             raise DataError(f"the header of the label file is {header}", where=f"{path}:1:1", mend=mend)
-        rows = [row + [""] * (3 - len(row)) for row in rows[1:]]
+        rows = [[*line.split("\t"), "", ""] for line in lines[1:]]
         names = [row[0] for row in rows]
         texts = tuple(row[1] for row in rows) if "text" in header else None
         parents = tuple(tuple(p for p in row[2].split("|") if p) for row in rows) if "parents" in header else None
     for number, name in enumerate(names, 1 + (header[0] == "name")):
         if not name.strip():
             raise DataError("a label has no name", where=f"{path}:{number}:1", mend="Write its name, or remove the line")
-    labels = Labels(tuple(names), texts, parents)
+    try:
+        labels = Labels(tuple(names), texts, parents)
+    except DataError as error:
+        raise DataError(error.found, where=str(path), mend=error.mend) from error
     for number, above in enumerate(parents or (), 2):
         for name in above:
             if name not in labels.ids:

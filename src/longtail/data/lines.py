@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from longtail.data.dataset import Dataset, Labels
 from longtail.data.label_cells import split_cells
 from longtail.errors import DataError
-from longtail.files import reading, text_lines
+from longtail.files import blank_note, filled_lines, reading, text_lines
 
 PREFIX = "__label__"
 
@@ -29,8 +30,10 @@ def read_fasttext(stream: IO[bytes], path: str | Path, labels: Labels | None = N
             raise DataError("a label is empty", where=f"{path}:{number}:{at}", mend="Write __label__name, no blank between")
         return " ".join(w for w in words if not w.startswith(PREFIX)), names
 
-    pairs = (pair(number, line) for number, line in text_lines(stream, path))
-    return Dataset.from_pairs(pairs, known=labels, source=str(path))
+    blank: list[int] = []
+    pairs = (pair(number, line) for number, line in filled_lines(stream, path, blank))
+    data = Dataset.from_pairs(pairs, known=labels, source=str(path))
+    return replace(data, notes=(*data.notes, *blank_note(blank)))
 
 
 def read_pair(texts_path: Path, labels_path: Path, labels: Labels | None = None) -> Dataset:

@@ -10,9 +10,9 @@ from longtail.data.dataset import Dataset, Labels
 from longtail.data.jsonl import read_jsonl
 from longtail.data.label_file import find_labels, read_labels
 from longtail.data.lines import PREFIX, find_pair, read_fasttext, read_pair
-from longtail.data.table import read_csv, read_parquet
+from longtail.data.table import has_header, read_csv, read_parquet
 from longtail.errors import DataError, suggest
-from longtail.files import STDIN, reading
+from longtail.files import STDIN, peeked, reading
 
 BUILTIN = "builtin:"
 CORPORA = ("pydoc", "debtags")
@@ -28,7 +28,7 @@ def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
     if str(path).startswith(BUILTIN):
         return read_builtin(str(path).removeprefix(BUILTIN))
     with reading(path) as stream:
-        head: bytes = stream.peek(HEAD)[:HEAD]  # type: ignore[attr-defined]
+        head, stream = peeked(stream, HEAD)
         if not head:
             raise DataError("the file is empty", where=str(path), mend="Check that this is the right file")
         kind = sniff(head, path)
@@ -45,7 +45,7 @@ def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
             case "csv":
                 data = read_csv(stream, path, names)
             case "parquet":
-                data = read_parquet(path, names)
+                data = read_parquet(stream, path, names)
             case _:
                 texts_path, labels_path = find_pair(Path(path)) or (Path(path), Path(path))
                 data = read_pair(texts_path, labels_path, names)
@@ -54,7 +54,7 @@ def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
 
 def sniff(head: bytes, path: str | Path) -> str:
     """The format of a file, from its first bytes and, where these leave it open, its name."""
-    name = re.sub(r"\.(gz|xz)$", "", Path(path).name)
+    name = re.sub(r"\.(gz|xz)$", "", Path(path).name.lower())
     first = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 1)[0]
     if head.startswith(b"PAR1"):
         return "parquet"
@@ -62,9 +62,9 @@ def sniff(head: bytes, path: str | Path) -> str:
         return "xc"
     if first.lstrip().startswith(b"{") or name.endswith((".jsonl", ".ndjson")):
         return "jsonl"
-    if name.endswith((".csv", ".tsv")):
+    if name.endswith((".csv", ".tsv")) or has_header(first):
         return "csv"
-    if re.search(rf"(^|\s){PREFIX}\S".encode(), first):
+    if re.search(rf"(^|\n){PREFIX}\S".encode(), head):
         return "fasttext"
     if str(path) != STDIN and find_pair(Path(path)):
         return "pair"
@@ -73,12 +73,11 @@ def sniff(head: bytes, path: str | Path) -> str:
     if re.match(rb"[\d,]*\s+\d+:\S", first):
         mend = "Put a first line before it: samples features labels, for example 4880 1836 159"
         raise DataError("this looks like the XC format without its header", where=f"{path}:1:1", mend=mend)
-    shown = first[:60].decode("utf-8", "replace")
     mend = (
         "Known are: XC text (a first line: samples features labels), JSONL, fastText (__label__), CSV or TSV with columns "
         "text and labels, Parquet, and texts beside labels (train_texts.txt, train_labels.txt)"
     )
-    raise DataError(f'the format is not known; the file starts with "{shown}"', where=f"{path}:1:1", mend=mend)
+    raise DataError(f"the format is not known; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", mend=mend)
 
 
 def given_labels(path: str | Path, labels: str | Path | None, kind: str) -> tuple[Labels | None, tuple[str, ...]]:

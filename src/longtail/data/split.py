@@ -45,6 +45,9 @@ def stratified_split(Y: sp.csr_array, test: float, seed: int = 0) -> NDArray[np.
     side[free[: max(missing, 0)]] = TEST
     out = np.zeros(n_samples, bool)
     out[shuffled[side == TEST]] = True
+    if not out.any():
+        found = "no sample can go to the test side: each has a label that no other sample has, or there are too few"
+        raise DataError(found, mend="Give more data, or drop labels with a single sample")
     return out
 
 

@@ -3,75 +3,77 @@
 from __future__ import annotations
 
 import csv
+import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
 from longtail.data.dataset import Dataset, Labels
 from longtail.data.label_cells import split_cells
-from longtail.errors import DataError, MissingExtra
+from longtail.errors import DataError, missing_extra
 from longtail.files import text_lines
 
-TEXT_COLUMNS = ("text",)
 LABEL_COLUMNS = ("labels", "label", "subject_uris", "subjects", "tags")
 SEPARATORS = "|;,"
 
 
+def has_header(first: bytes) -> bool:
+    """Whether a first line names a text column and a column of labels."""
+    names = {cell.strip(' "\r') for cell in re.split("[,;\t]", first.decode("utf-8", "replace").lower())}
+    return "text" in names and not names.isdisjoint(LABEL_COLUMNS)
+
+
 def read_csv(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
     """Read comma-, semicolon- or tab-separated rows; quotes protect separators, except in tab-separated files."""
-    lines = text_lines(stream, path)
-    _, first = next(lines)
-    delimiter = "\t" if "\t" in first else ";" if first.count(";") > first.count(",") else ","
-    texts, cells = [], []
-    for where, text, cell in text_and_labels([first], lines, delimiter, path):
-        if text is None or cell is None:
-            raise DataError("the row is too short", where=where, mend="Give each row a text and a labels cell")
-        texts.append(text)
-        cells.append(cell)
+    texts, cells, blank = [], [], 0
+    with long_fields():
+        for row in text_and_labels(text_lines(stream, path), path):
+            if row is None:
+                blank += 1
+            else:
+                texts.append(row[0])
+                cells.append(row[1])
     names, note = split_cells(cells, SEPARATORS)
-    return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=(note,), source=str(path))
+    notes = (note, f"{blank:,} blank rows were passed over") if blank else (note,)
+    return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=notes, source=str(path))
 
 
-def text_and_labels(
-    first: list[str], lines: Iterator[tuple[int, str]], delimiter: str, path: str | Path
-) -> Iterator[tuple[str, str | None, str | None]]:
-    """The text cell and the labels cell of each row, with where the row stands."""
-
-    def all_lines() -> Iterator[str]:
-        yield first[0] + "\n"
-        for _, line in lines:
-            yield line + "\n"
-
+def text_and_labels(lines: Iterator[tuple[int, str]], path: str | Path) -> Iterator[tuple[str, str] | None]:
+    """The text cell and the labels cell of each row; None for a blank row."""
+    number, first = next(lines)
+    delimiter = "\t" if "\t" in first else ";" if first.count(";") > first.count(",") else ","
+    all_lines = (line + "\n" for _, line in chain([(number, first)], lines))
     quoted = delimiter != "\t"
     table = csv.reader(
-        all_lines(), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
+        all_lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
     )
-    with long_fields():
-        try:
-            header = next(table)
-            names = [name.strip().lower() for name in header]
-            if "text" in names:
-                at = pick_columns(names, f"{path}:1:1")
-            elif len(header) == 2:  # Annif's: no header, the text, then its labels
-                at = (0, 1)
-                yield f"{path}:1", header[0], header[1]
-            else:
-                found = f"no header with a column named text, and {len(header)} columns"
-                mend = "Start the file with a header: text,labels; or give exactly two columns: the text, then its labels"
-                raise DataError(found, where=f"{path}:1:1", mend=mend)
-            for row in table:
-                where = f"{path}:{table.line_num}"
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    found = f"{len(row)} cells where the first row has {len(header)}"
-                    raise DataError(found, where=where, mend="Put cells that hold the separator in quotes")
-                yield where, row[at[0]], row[at[1]]
-        except csv.Error as error:
-            mend = "Check the quotes of this row"
-            raise DataError(f"not a table: {error}", where=f"{path}:{table.line_num}", mend=mend) from error
+    start = 1  # the line in which a row begins: a quoted cell may go over many
+    try:
+        header = next(table)
+        names = [name.strip().lower() for name in header]
+        if "text" in names:
+            at = pick_columns(names, f"{path}:1:1")
+        elif len(header) == 2 and names[1] not in LABEL_COLUMNS:  # Annif's: no header, the text, then its labels
+            at = (0, 1)
+            yield header[0], header[1]
+        else:
+            found = f"no header with a column named text, but: {', '.join(header)[:80]}"
+            mend = "Start the file with a header: text,labels; or give exactly two columns: the text, then its labels"
+            raise DataError(found, where=f"{path}:1:1", mend=mend)
+        start = table.line_num + 1
+        for row in table:
+            if row and len(row) != len(header):
+                found = f"{len(row)} cells where the first row has {len(header)}"
+                raise DataError(found, where=f"{path}:{start}:1", mend="Put cells that hold the separator in quotes")
+            yield (row[at[0]], row[at[1]]) if row else None
+            start = table.line_num + 1
+    except csv.Error as error:
+        mend = "Check the quotes of the row that starts here"
+        raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", mend=mend) from error
 
 
 def pick_columns(names: Sequence[str], where: str) -> tuple[int, int]:
@@ -93,32 +95,35 @@ def long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def read_parquet(path: str | Path, labels: Labels | None = None) -> Dataset:
+def read_parquet(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
     """Read the columns ``text`` and ``labels`` (a list of names, or one string) of a Parquet file."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise MissingExtra("pyarrow", "parquet", "Reading Parquet") from error
+        raise missing_extra("pyarrow", "parquet", "Reading Parquet") from error
     try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"not a Parquet file ({error})", where=str(path), mend="Fetch or make the file again") from error
-    schema = file.schema_arrow
-    if "text" not in schema.names:
-        raise DataError(f"no column named text among: {', '.join(schema.names)}", where=str(path), mend="Rename one")
-    columns = [schema.names[i] for i in pick_columns(schema.names, str(path))]
-    as_lists = pa.types.is_list(schema.field(columns[1]).type) or pa.types.is_large_list(schema.field(columns[1]).type)
-    texts: list[str] = []
-    cells: list[list[str] | str] = []
-    for batch in file.iter_batches(columns=columns):
-        texts += batch.column(columns[0]).to_pylist()
-        cells += batch.column(columns[1]).to_pylist()
+        file = pq.ParquetFile(io.BytesIO(stream.read()))  # it must be read from its end, which a stream does not allow
+        schema = file.schema_arrow
+        if "text" not in schema.names:
+            found = f"no column named text among: {', '.join(schema.names)}"
+            raise DataError(found, where=str(path), mend="Rename one")
+        columns = [schema.names[i] for i in pick_columns(schema.names, str(path))]
+        table = file.read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        mend = "Fetch or make the file again"
+        raise DataError(f"not a Parquet file, or a damaged one ({error})", where=str(path), mend=mend) from error
+    texts, cells = (table.column(name).to_pylist() for name in columns)
+    kind = schema.field(columns[1]).type
+    as_lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     for row, (text, cell) in enumerate(zip(texts, cells, strict=True), 1):
-        if not isinstance(text, str) or cell is None or (as_lists and not all(isinstance(c, str) for c in cell)):
+        names = cell if as_lists else [cell]
+        if not isinstance(text, str) or names is None or not all(isinstance(name, str) for name in names):
             found = "the text or the labels are missing or not strings"
             raise DataError(found, where=f"{path}: row {row}", mend="Fill in the row, or leave it out")
+        if as_lists and not all(name.strip() for name in names):
+            raise DataError("a label is empty", where=f"{path}: row {row}", mend="Remove it")
     if as_lists:
         return Dataset.from_pairs(zip(texts, cells, strict=True), known=labels, source=str(path))
-    names, note = split_cells([str(cell) for cell in cells], SEPARATORS)
-    return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=(note,), source=str(path))
+    split, note = split_cells(cells, SEPARATORS)
+    return Dataset.from_pairs(zip(texts, split, strict=True), known=labels, notes=(note,), source=str(path))

@@ -14,13 +14,15 @@ from typing import IO
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.csr import NARROW, pointers
 from longtail.data.dataset import Dataset, Labels
 from longtail.data.xc_parse import Block, parse
 from longtail.errors import DataError
-from longtail.kernels import Ints, Longs, parallel
+from longtail.kernels import Ints, parallel
 
 BLOCK = 1 << 22  # bytes parsed at a time: text takes more room than arrays, so it is never held whole
-MAX_COUNT = 2**31 - 1
+BOM = b"\xef\xbb\xbf"
+MAX_DIGITS = 18  # of an id that is worth reading
 MAX_VALUE = float(np.finfo(np.float32).max)
 
 
@@ -64,14 +66,14 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
 
 def read_header(stream: IO[bytes], path: str | Path) -> tuple[int, int, int]:
     """The three counts of the first line."""
-    line = stream.readline()
+    line = stream.readline().removeprefix(BOM)
     fields = line.split()
-    if len(fields) != 3 or not all(f.isdigit() for f in fields):
+    if len(fields) != 3 or not all(f.isdigit() and len(f) <= MAX_DIGITS for f in fields):
         found = f"the header should be three counts, it is {line[:60]!r}"
         raise DataError(found, where=f"{path}:1:1", mend="Write: samples features labels, for example 4880 1836 159")
     n_samples, n_features, n_labels = (int(f) for f in fields)
-    if max(n_samples, n_features, n_labels) > MAX_COUNT:
-        found, mend = f"the header promises more than {MAX_COUNT:,} of something", "Correct the header"
+    if max(n_samples, n_features, n_labels) > NARROW:
+        found, mend = f"the header promises more than {NARROW:,} of something", "Correct the header"
         raise DataError(found, where=f"{path}:1:1", mend=mend)
     if n_samples == 0:
         raise DataError("the header promises no samples", where=f"{path}:1:1", mend="Check that this is the right file")
@@ -95,13 +97,6 @@ def joined(blocks: list[Block], name: str) -> Ints:
     """One array of all blocks; each block lets its part go, so that memory never holds everything twice."""
     parts = [vars(block).pop(name) for block in blocks]
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-
-
-def pointers(counts: Ints) -> Ints | Longs:
-    """Row lengths -> CSR row pointers, as narrow as they may be (scipy widens the column ids to match them)."""
-    out = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=out[1:])
-    return out if out[-1] > MAX_COUNT else out.astype(np.int32)
 
 
 def explain(line: bytes, n_features: int, n_labels: int, path: str | Path, number: int) -> DataError:
@@ -157,7 +152,7 @@ def wrong_id(token: bytes, limit: int, what: str) -> tuple[str, str] | None:
         return f"the {what} id {shown(token)} is negative", "Ids count from 0"
     if not re.fullmatch(rb"\d+", token):
         return f'"{shown(token)}" is not a {what} id', "Write labels as 3,17 and features as 12:0.5"
-    if int(token) >= limit:
+    if len(token) > MAX_DIGITS or int(token) >= limit:
         mend = "Ids count from 0; correct the id or the header"
         return f"the {what} id {shown(token)} is out of range: the header promises {limit:,} {what}s", mend
     return None

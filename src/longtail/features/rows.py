@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import checked_features
 from longtail.progress import SILENT, Progress
 
 
@@ -24,8 +25,9 @@ class UnitRows:
 
     def transform(self, X: sp.csr_array) -> sp.csr_array:
         """Divide each row by its length."""
-        X = sp.csr_array(X, dtype=np.float32)
-        lengths = np.sqrt(X.multiply(X).sum(axis=1))
+        X = checked_features(X)
+        squares = sp.csr_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
+        lengths = np.sqrt(squares.sum(axis=1))
         lengths[lengths == 0] = 1
         data = X.data / np.repeat(lengths, np.diff(X.indptr))
         return sp.csr_array((data.astype(np.float32), X.indices, X.indptr), shape=X.shape)

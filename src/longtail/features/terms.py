@@ -73,13 +73,16 @@ def count_terms(
     df: Ints,  # [n_slots] texts that hold the term
     last_seen: Ints,  # [n_slots] number of the last of them
     spans: Longs,  # [n_slots, 2] one place where the term stands
-) -> int:
-    """Count in how many texts each term occurs; return the number of new terms."""
+    used: int,  # slots taken so far
+) -> tuple[int, int]:
+    """Count in how many texts each term occurs; return the slots taken and how many texts are done.
+
+    Stops when half of the slots are taken. The text it stopped in can be counted again: a term counts once in a text.
+    """
     longest = 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     words, word_spans = np.empty(longest // 2 + 1, np.uint64), np.empty((longest // 2 + 1, 2), np.int64)
-    new = 0
     for i in range(len(offsets) - 1):
         n = find_words(text, offsets[i], offsets[i + 1], min_chars, words, word_spans)
         for a in range(n):
@@ -87,14 +90,16 @@ def count_terms(
                 h = term_hash(words, a, b)
                 slot = find_slot(keys, h)
                 if keys[slot] == 0:
+                    if 2 * used >= len(keys):
+                        return used, i
                     keys[slot] = h
                     last_seen[slot] = -1
                     spans[slot, 0], spans[slot, 1] = word_spans[a, 0], word_spans[b, 1]
-                    new += 1
+                    used += 1
                 if last_seen[slot] != first + i:
                     last_seen[slot] = first + i
                     df[slot] += 1
-    return new
+    return used, len(offsets) - 1
 
 
 @kernel

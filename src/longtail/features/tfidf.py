@@ -13,12 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import pointers
 from longtail.errors import DataError, SettingError
 from longtail.features import terms
 from longtail.kernels import Bytes, Longs, parallel
 from longtail.progress import SILENT, Progress
 
 CHUNK = 2048  # texts handled by one call of a kernel
+CHUNK_CHARS = 1 << 20  # and their length together, since kernels reserve room by length
 SMALLEST_TABLE = 1 << 16
 NO_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are no letters or digits
 
@@ -92,19 +94,18 @@ class Tfidf:
     def transform(self, texts: Sequence[str]) -> sp.csr_array:
         """Vectors of texts; a text without any known term gets an empty row."""
 
-        def vectors(start: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-            text, offsets = encoded(texts[start : start + CHUNK])
+        def vectors(part: slice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+            text, offsets = encoded(texts[part])
             indptr = np.empty(len(offsets), np.int32)
             setting = (self.min_chars, self.ngrams, self.sublinear)
             return indptr, *terms.weigh_terms(text, offsets, *setting, self._keys, self._ids, self.idf, indptr)
 
-        starts = range(0, len(texts), CHUNK)
-        parts = list(parallel(vectors, starts, self.threads if len(starts) > 1 else 1))
+        slices = chunks([len(text) for text in texts])
+        parts = list(parallel(vectors, slices, self.threads if len(slices) > 1 else 1))
         if not parts:
             return sp.csr_array((0, self.n_features), dtype=np.float32)
         counts = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32 if counts.sum() < 2**31 else np.int64)
-        arrays = (np.concatenate([p[2] for p in parts]), np.concatenate([p[1] for p in parts]), indptr)
+        arrays = (np.concatenate([p[2] for p in parts]), np.concatenate([p[1] for p in parts]), pointers(counts))
         return sp.csr_array(arrays, shape=(len(texts), self.n_features))
 
     def settings(self) -> dict[str, object]:
@@ -129,21 +130,36 @@ class Tfidf:
 
     def _count(self, text: Bytes, offsets: Longs, progress: Progress) -> tuple[NDArray[np.int32], Longs]:
         """Document frequency of every term and one place where it stands."""
-        table, used = empty_table(SMALLEST_TABLE), 0
+        table, used, start = empty_table(SMALLEST_TABLE), 0, 0
         n_texts = len(offsets) - 1
         with progress.stage("words", n_texts) as stage:
-            for start in range(0, n_texts, CHUNK):
+            while start < n_texts:
                 part = offsets[start : start + CHUNK + 1]
-                at_most = used + (int(part[-1] - part[0]) // 2 + 1) * self.ngrams
-                if table_size(at_most) > len(table[0]):
-                    larger = empty_table(table_size(at_most))
+                used, done = terms.count_terms(text, part, start, self.min_chars, self.ngrams, *table, used)
+                if 2 * used >= len(table[0]):
+                    larger = empty_table(2 * len(table[0]))
                     terms.move_terms(*table, *larger)
                     table = larger
-                used += terms.count_terms(text, part, start, self.min_chars, self.ngrams, *table)
-                stage.advance(len(part) - 1)
+                start += done
+                stage.advance(done)
         keys, df, _, spans = table
         full = keys != 0
         return df[full], spans[full]
+
+
+def chunks(lengths: Sequence[int]) -> list[slice]:
+    """Runs of texts that one kernel call handles: not too many, not too long together, at least one text each.
+
+    >>> chunks([1, CHUNK_CHARS, 1, 1])
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 4, None)]
+    """
+    out, start, total = [], 0, 0
+    for i, length in enumerate(lengths):
+        if i > start and (i - start == CHUNK or total + length > CHUNK_CHARS):
+            out.append(slice(start, i))
+            start, total = i, 0
+        total += length
+    return [*out, slice(start, len(lengths))] if lengths else out
 
 
 def encoded(texts: Sequence[str]) -> tuple[Bytes, Longs]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# (A, B) by corpus family; AmazonCat-13K takes the default, Amazon-670K and -3M do not.
-DEFAULT = (0.55, 1.5)
-AMAZON = (0.6, 2.6)
-WIKIPEDIA = (0.5, 0.4)
+from longtail.errors import SettingError
+
+DEFAULT = (0.55, 1.5)  # A, B; docs/metrics.md names the corpora that take others
 
 
 def inverse_propensity(label_counts: ArrayLike, n_samples: int, a: float = 0.55, b: float = 1.5) -> NDArray[np.float64]:
@@ -17,6 +16,8 @@ def inverse_propensity(label_counts: ArrayLike, n_samples: int, a: float = 0.55,
     >>> inverse_propensity([0, 1000], 1000).round(2).tolist()
     [8.82, 1.22]
     """
+    if a < 0 or b < 0:
+        raise SettingError(f"the propensity constants are {a} and {b}", mend="Neither may be negative")
     # Below e samples C would turn negative and rare labels would weigh less than frequent ones.
     c = max(np.log(n_samples) - 1, 0.0) * (b + 1) ** a
     weights: NDArray[np.float64] = 1 + c * (np.asarray(label_counts, np.float64) + b) ** -a

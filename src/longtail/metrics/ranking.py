@@ -68,22 +68,24 @@ def hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:
 
 def per_sample(topk: TopK, Y: sp.csr_array, inverse_propensity: Array, ks: Sequence[int] = KS) -> PerSample:
     """All ranking metrics of all samples."""
-    if not ks or min(ks) < 1:
+    if not len(ks) or min(ks) < 1:
         raise SettingError(f"k is {list(ks)}", mend="Every k must be at least 1")
-    depth = max(ks)
+    n_true = np.diff(Y.indptr).astype(np.float64)
+    depth = min(max(ks), max(topk.k, int(n_true.max(initial=1))))  # nothing counts beyond
     found = np.zeros((topk.n_samples, depth), bool)
     found[:, : topk.k] = hits(topk, Y)[:, :depth]
     weights = np.zeros((topk.n_samples, depth))  # of the hits
     weights[:, : topk.k] = inverse_propensity[topk.ids[:, :depth]]
     weights *= found
     best = largest_weights(Y, inverse_propensity, depth)
-    n_true = np.diff(Y.indptr).astype(np.float64)
     discount = 1 / np.log2(np.arange(2, depth + 2))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])
     ones = np.ones(topk.n_samples)
     columns: dict[str, tuple[Array, Array]] = {}
     for k in ks:
-        ideal_k = np.maximum(ideal[np.minimum(n_true, k).astype(int)], discount[0])  # never 0; without labels gains are 0
+        ideal_k = np.maximum(
+            ideal[np.minimum(n_true, min(k, depth)).astype(int)], discount[0]
+        )  # never 0; without labels gains are 0
         n_hits = found[:, :k].sum(axis=1)
         columns[f"P@{k}"] = (n_hits / k, ones)
         columns[f"nDCG@{k}"] = (found[:, :k] @ discount[:k] / ideal_k, ones)

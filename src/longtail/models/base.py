@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import checked_features, checked_labels
 from longtail.errors import DataError, LongtailError, SettingError, suggest
 from longtail.kernels import Ints
 from longtail.progress import SILENT, Progress
@@ -64,11 +65,15 @@ class Model(ABC):
         X, Y = self._checked(X), checked_labels(Y)
         if Y.shape[0] != count(X):
             raise DataError(f"{count(X)} samples but {Y.shape[0]} rows of labels", mend="Give one row of each per sample")
+        if not Y.nnz:
+            raise DataError("not a single sample has a label", mend="Check the labels of the training data")
         self.n_samples, self.n_features = count(X), X.shape[1] if sp.issparse(X) else 0
         self.label_counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int32)
-        if not self.label_counts.any():
-            raise DataError("not a single sample has a label", mend="Check the labels of the training data")
-        self._fit(X, Y, valid, progress)
+        try:
+            self._fit(X, Y, valid, progress)
+        except BaseException:
+            del self.label_counts  # half a model is none
+            raise
         return self
 
     def topk(self, X: Input, k: int = 5) -> TopK:
@@ -154,30 +159,3 @@ class Model(ABC):
 def count(X: Any) -> int:
     """Number of samples."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def checked_features(X: Any) -> sp.csr_array:
-    """Any matrix as CSR float32 with finite values."""
-    if not sp.issparse(X):
-        X = np.asarray(X)
-        if X.ndim != 2 or X.dtype.kind not in "fiub":
-            found = f"the samples are an array of {X.dtype} with {X.ndim} dimensions"
-            raise DataError(found, mend="Give a matrix of numbers, a row for each sample (texts go through a Tagger)")
-    X = sp.csr_array(X, dtype=np.float32)
-    if not np.isfinite(X.data).all():
-        row = int(np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right")) - 1
-        raise DataError("a feature is not a finite number", where=f"row {row}", mend="Replace NaN and infinity")
-    return X
-
-
-def checked_labels(Y: Any) -> sp.csr_array:
-    """Any indicator matrix as CSR, zeros left out, every label once."""
-    Y = sp.csr_array(Y, dtype=np.float32)
-    if not np.isin(Y.data, (0, 1)).all():
-        raise DataError("Y holds values other than 0 and 1", mend="Give an indicator matrix: 1 where a label is on")
-    if not Y.has_canonical_format or not Y.data.all():
-        Y = Y.copy()
-        Y.sum_duplicates()
-        Y.eliminate_zeros()
-        Y.data[:] = 1
-    return Y

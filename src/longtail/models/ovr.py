@@ -67,8 +67,10 @@ class OneVsRest(Model):
         if self.loss not in SOLVERS:
             raise SettingError(f'there is no loss "{self.loss}"', mend=suggest(self.loss, SOLVERS))
         for name in ("C", "eps", "max_passes"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < 2**31:
                 raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
+        if not self.prune >= 0:
+            raise SettingError(f"prune is {self.prune}", mend="It must be at least 0")
         X, columns = with_constant(X), Y.tocsc()
         # Labels of one block stop together, so those that need about as many passes share one: sort by frequency.
         order = np.argsort(-self.label_counts, kind="stable")

@@ -1,0 +1,90 @@
+"""Small tools for sparse rows that several layers need."""
+# mypy: disable-error-code="assignment"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.errors import DataError
+from longtail.kernels import Floats, Ints, Longs, kernel
+
+NARROW = 2**31 - 1
+
+
+def pointers(counts: Ints | Longs) -> Ints | Longs:
+    """Row lengths -> CSR row pointers, as narrow as they may be (scipy widens the column ids to match them).
+
+    >>> pointers(np.array([2, 0, 1])).tolist()
+    [0, 2, 2, 3]
+    """
+    out = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=out[1:])
+    return out if out[-1] > NARROW else out.astype(np.int32)
+
+
+def checked_features(X: Any) -> sp.csr_array:
+    """Any matrix as CSR float32: finite values, each cell once, no column outside. Kernels rely on it."""
+    if not sp.issparse(X):
+        X = np.asarray(X)
+        if X.ndim != 2 or X.dtype.kind not in "fiub":
+            found = f"the samples are an array of {X.dtype} with {X.ndim} dimensions"
+            raise DataError(found, mend="Give a matrix of numbers, a row for each sample (texts go through a Tagger)")
+    X = canonical(sp.csr_array(X, dtype=np.float32))
+    if not np.isfinite(X.data).all():
+        row = int(np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right")) - 1
+        raise DataError("a feature is not a finite number", where=f"row {row}", mend="Replace NaN and infinity")
+    return X
+
+
+def checked_labels(Y: Any) -> sp.csr_array:
+    """Any indicator matrix as CSR: 1 where a label is on, each cell once, no stored zeros."""
+    Y = canonical(sp.csr_array(Y, dtype=np.float32))
+    if not np.isin(Y.data, (0, 1)).all():
+        raise DataError("Y holds values other than 0 and 1", mend="Give an indicator matrix: 1 where a label is on")
+    if not Y.data.all():
+        Y = Y.copy()
+        Y.eliminate_zeros()
+    return Y
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """The same matrix with ordered columns, each once; the given one is not changed."""
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise DataError(f"the arrays of a matrix do not fit together ({error})", mend="Make the matrix anew") from error
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+@kernel
+def local_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+    """Some rows of a CSR matrix with only the columns that occur in them, renumbered in ascending order.
+
+    Returns indptr, indices, data, and the old id of each new column. What works on few rows then stays in cache, and costs
+    nothing for the columns of the others.
+    """
+    seen = np.zeros(n_columns, np.uint8)
+    n_values = 0
+    for row in rows:
+        for p in range(indptr[row], indptr[row + 1]):
+            seen[indices[p]] = 1
+        n_values += indptr[row + 1] - indptr[row]
+    old = np.flatnonzero(seen).astype(np.int32)
+    new = np.empty(n_columns, np.int32)
+    for i in range(len(old)):
+        new[old[i]] = i
+    to_indptr = np.zeros(len(rows) + 1, np.int32)
+    to_indices, to_data = np.empty(n_values, np.int32), np.empty(n_values, np.float32)
+    q = 0
+    for i in range(len(rows)):
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            to_indices[q], to_data[q] = new[indices[p]], data[p]
+            q += 1
+        to_indptr[i + 1] = q
+    return to_indptr, to_indices, to_data, old
