@@ -37,6 +37,11 @@ def corpus(name: str, split: str = "train") -> Dataset:
     return longtail.read(found[0])
 
 
+def cache() -> Path:
+    """Where what takes long to make is kept: the peers' environments, synthetic corpora."""
+    return Path(os.environ.get("LONGTAIL_CACHE", ROOT / ".cache" / "peers"))
+
+
 class Stopwatch:
     """Wall and CPU seconds of a block; CPU counts all threads of this process."""
 
@@ -58,6 +63,16 @@ def best_of(repeat: int, work: Callable[[], Any]) -> tuple[Any, float, float]:
         walls.append(watch.wall)
         cpus.append(watch.cpu)
     return result, min(walls), min(cpus)
+
+
+def median_ms(one: Callable[[int], Any], n: int, warm: int = 20) -> float:
+    """The median milliseconds of the calls ``one(0)`` … ``one(n - 1)``, after some that do not count."""
+    took = []
+    for i in [*range(min(warm, n)), *range(n)]:
+        with Stopwatch() as watch:
+            one(i)
+        took.append(watch.wall)
+    return 1e3 * float(np.median(took[-n:]))
 
 
 def memory(field: str) -> float:
@@ -92,6 +107,17 @@ def load(folder: Path | str, *names: str) -> list[sp.csr_array]:
 def difference(first: sp.csr_array, second: sp.csr_array) -> float:
     """The largest absolute difference of two matrices; infinite if their shapes differ."""
     return float(np.abs(first - second).max()) if first.shape == second.shape else float("inf")
+
+
+def accuracy(ids: np.ndarray, Y: sp.csr_array, Y_test: sp.csr_array) -> Row:
+    """P@k and PSP@k of predicted label ids; propensities are those of the training labels Y."""
+    from longtail import TopK
+    from longtail.labelspace.propensity import inverse_propensity
+    from longtail.metrics.ranking import per_sample
+
+    weights = inverse_propensity(np.bincount(Y.indices, minlength=Y_test.shape[1]), Y.shape[0])
+    values = per_sample(TopK(ids, np.zeros(ids.shape)), Y_test, weights).values()
+    return {name: value for name, value in values.items() if name.startswith(("P@", "PSP@"))}
 
 
 def arguments(description: str | None, repeat: int | None = 3) -> argparse.ArgumentParser:

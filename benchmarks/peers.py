@@ -12,20 +12,29 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, THREADS, memory, note
+from common import ROOT, THREADS, cache, memory, note
 
 PINS = {
     "libmultilabel": ["libmultilabel==0.10.0"],
     "napkinxc": ["napkinxc==0.7.2"],
+    "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
+    # A torch of any other version brings gigabytes of CUDA libraries.
+    "pecos": ["libpecos==1.2.8", "torch==2.13.0", "numpy==1.26.4", "scipy==1.13.1"],
     "sklearn": ["scikit-learn==1.9.1"],
 }
-LIMITS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "NUMEXPR")
+UNCONSTRAINED = ("pecos",)  # needs numpy 1, so it cannot have the versions of constraints.txt
+LIMITS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "NUMEXPR", "RAYON")
+
+
+class Failed(SystemExit):
+    """Work came to no result in its process. It ends the benchmark, unless that can go on without."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ def peer_python(name: str) -> Path:
     """The Python of a peer's environment, which is made if it is not there; ``longtail`` is the one that runs now."""
     if name == "longtail":
         return Path(sys.executable)
-    folder = Path(os.environ.get("LONGTAIL_CACHE", ROOT / ".cache" / "peers")) / name
+    folder = cache() / name
     python, stamp = folder / "bin" / "python", folder / "installed.txt"
     wanted = "\n".join(PINS[name])
     if not (stamp.exists() and stamp.read_text() == wanted):
@@ -50,14 +59,19 @@ def peer_python(name: str) -> Path:
         clean = {**os.environ, "PYTHONPATH": ""}
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, env=clean)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        pins = ["--constraint", ROOT / "constraints.txt", *PINS[name]]
-        subprocess.run([*pip, *pins], check=True, env=clean, stdout=sys.stderr)
+        constraint = [] if name in UNCONSTRAINED else ["--constraint", ROOT / "constraints.txt"]
+        subprocess.run([*pip, *constraint, *PINS[name]], check=True, env=clean, stdout=sys.stderr)
         stamp.write_text(wanted)  # last, so that a broken install is never taken for a good one
     return python
 
 
-def run(peer: str, work: Callable[..., Any], *, env: dict[str, str] | None = None, **args: Any) -> Run:
-    """Do ``work(**args)`` in a new process of a peer's Python; numerical libraries may use ``THREADS`` threads."""
+def run(
+    peer: str, work: Callable[..., Any], *, env: dict[str, str] | None = None, seconds: float | None = None, **args: Any
+) -> Run:
+    """Do ``work(**args)`` in a new process of a peer's Python; numerical libraries may use ``THREADS`` threads.
+
+    It is ended after so many ``seconds``, if given.
+    """
     limits = {f"{library}_NUM_THREADS": str(THREADS) for library in LIMITS}
     path = {"PYTHONPATH": str(ROOT / "src")} if peer == "longtail" else {"PYTHONPATH": ""}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,11 +80,15 @@ def run(peer: str, work: Callable[..., Any], *, env: dict[str, str] | None = Non
         command = [peer_python(peer), __file__, Path(work.__code__.co_filename).stem, work.__name__, given, result]
         start = time.perf_counter()
         child = subprocess.Popen(command, env={**os.environ, **limits, **path, **(env or {})}, stdout=sys.stderr)
+        alarm = threading.Timer(seconds or threading.TIMEOUT_MAX, child.kill)
+        alarm.daemon = True
+        alarm.start()
         _, status, usage = os.wait4(child.pid, 0)
+        alarm.cancel()
         wall = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)  # wait4 took it from subprocess
         if child.returncode != 0:
-            sys.exit(f"{work.__name__} failed in the environment of {peer} (exit code {child.returncode})")
+            raise Failed(f"{work.__name__} failed in the environment of {peer} (exit code {child.returncode})")
         value, peak = json.loads(result.read_text())
     return Run(value, wall, usage.ru_utime + usage.ru_stime, peak)
 

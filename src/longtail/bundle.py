@@ -190,7 +190,17 @@ def map_arrays(path: Path) -> Arrays:
         data = np.empty(0, np.uint8)
     else:
         data = np.memmap(path, np.uint8, mode="c", offset=8 + size)
-    names = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U64": "u8"}
+    names = {
+        "F64": "f8",
+        "F32": "f4",
+        "F16": "f2",
+        "I64": "i8",
+        "I32": "i4",
+        "I8": "i1",
+        "U8": "u1",
+        "U16": "u2",
+        "U64": "u8",
+    }
     return {
         name: np.asarray(data[slice(*entry["data_offsets"])].view(names[entry["dtype"]]).reshape(entry["shape"]))
         for name, entry in header.items()

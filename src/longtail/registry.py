@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 METHODS = {
     "popularity": "longtail.models.popularity:Popularity",
     "ovr": "longtail.models.ovr:OneVsRest",
+    "plt": "longtail.models.plt:LabelTrees",
 }
 
 

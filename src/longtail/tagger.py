@@ -16,9 +16,9 @@ from longtail.data.dataset import Dataset, Labels, checked_text
 from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
-from longtail.labelspace.propensity import DEFAULT
+from longtail.labelspace.propensity import DEFAULT, inverse_propensity
 from longtail.metrics.evaluate import Evaluation, evaluate
-from longtail.metrics.ranking import KS
+from longtail.metrics.ranking import KS, per_sample
 from longtail.metrics.sets import best_threshold
 from longtail.models.base import count
 from longtail.progress import SILENT, Progress
@@ -26,6 +26,7 @@ from longtail.registry import model_class
 from longtail.topk import NO_LABEL, TopK
 
 BATCH = 8192  # samples whose features are held at a time while predicting
+TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # lifts of rare labels that are tried
 RUNTIME = ("threads",)  # settings of the machine, not of the model: not saved
 
 
@@ -74,9 +75,16 @@ class Tagger:
             known = comparable(valid, data.labels).Y[:, : data.n_labels]
             checked = checked_inputs(valid.inputs, data.texts is not None)
             held_out = (features.transform(checked) if features else checked, known)
-        model = type(self.model)(**self.model.get_params()).fit(inputs, data.Y, held_out, progress=progress)
+        model = type(self.model)(**self.model.get_params())
+        model.labels = data.labels
+        wants_tail = getattr(model, "wants_tail", False)
+        if wants_tail and held_out is None:
+            raise SettingError("tail=auto needs validation data", mend="Give some with --valid, or a number for tail")
+        model.fit(inputs, data.Y, held_out, progress=progress)
         threshold = model.natural_threshold
         if held_out is not None:
+            if wants_tail:
+                choose_tail(model, *held_out)
             threshold = best_threshold(model.topk(held_out[0], 100), held_out[1])
         self.features, self.model, self.labels, self.threshold = features, model, data.labels, threshold
         self.reads_texts = data.texts is not None
@@ -95,6 +103,12 @@ class Tagger:
             [Tag(names[i], score) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
+
+    def n_unknown(self, inputs: Sequence[str] | sp.csr_array) -> int:
+        """How many of the inputs have no known word or feature: all such get the same labels."""
+        if self.features is None:
+            return 0
+        return sum(int((np.diff(batch.indptr) == 0).sum()) for batch in self._batches(inputs))
 
     def predict_sets(self, inputs: Sequence[str] | sp.csr_array) -> sp.csr_array:
         """The labels that are on: an indicator matrix of all whose score reaches the threshold."""
@@ -161,6 +175,18 @@ class Tagger:
         for start in range(0, max(count(inputs), 1), BATCH):
             batch = inputs[start : start + BATCH]
             yield self.features.transform(batch) if self.features else batch
+
+
+def choose_tail(model: Any, X: Any, Y: sp.csr_array) -> None:
+    """Give the model the lift of rare labels with the best sum of P@k and PSP@k, k = 1, 3, 5, on validation data."""
+    weights = inverse_propensity(model.label_counts, model.n_samples)
+
+    def quality(tail: float) -> float:
+        model.chosen_tail = tail
+        values = per_sample(model.topk(X, max(KS)), Y, weights).values()
+        return sum(value for name, value in values.items() if name.startswith(("P@", "PSP@")))
+
+    model.chosen_tail = max(TAILS, key=quality)
 
 
 def checked_inputs(inputs: Any, as_texts: bool) -> list[str] | sp.csr_array:

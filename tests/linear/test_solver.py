@@ -21,8 +21,9 @@ def problem(n_samples: int = 120, n_features: int = 15, n_block: int = 5):  # ty
     return X, signs
 
 
-def solve(loss: str, X: sp.csr_array, signs: np.ndarray, C: float, eps: float = 1e-4, seed: int = 0):  # type: ignore[no-untyped-def, type-arg]
-    return SOLVERS[loss](X.indptr, X.indices, X.data, signs, X.shape[1], C, eps, 5000, seed)
+def solve(loss: str, X: sp.csr_array, signs: np.ndarray, C: float, eps: float = 1e-4, seed: int = 0, weight: float = 1):  # type: ignore[no-untyped-def, type-arg]
+    weight = np.full(signs.shape[1], weight, np.float32)
+    return SOLVERS[loss](X.indptr, X.indices, X.data, signs, weight, X.shape[1], C, eps, 5000, seed)
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 20.0])
@@ -41,6 +42,16 @@ def test_logistic_reaches_the_optimum_of_scikit_learn(C: float) -> None:
     for b in range(signs.shape[1]):
         theirs = LogisticRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, signs[:, b])
         assert np.allclose(W[:, b], theirs.coef_[0], atol=5e-3 * max(1, np.abs(theirs.coef_).max()))
+
+
+@pytest.mark.parametrize(("loss", "theirs"), [("squared_hinge", LinearSVC), ("logistic", LogisticRegression)])
+def test_positive_samples_may_weigh_more(loss: str, theirs) -> None:  # type: ignore[no-untyped-def]
+    X, signs = problem()
+    W, _ = solve(loss, X, signs, 1.0, eps=1e-3, weight=4)
+    for b in range(signs.shape[1]):
+        model = theirs(C=1.0, fit_intercept=False, class_weight={1: 4, -1: 1}, tol=1e-8, max_iter=100_000)
+        expected = model.fit(X, signs[:, b]).coef_[0]
+        assert np.allclose(W[:, b], expected, atol=1e-2 * max(1, np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("loss", SOLVERS)

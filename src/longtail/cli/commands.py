@@ -75,13 +75,17 @@ def predict(arguments: Namespace) -> None:
     else:
         texts = texts_of(arguments.file)
         batches = iter(lambda: list(islice(texts, BATCH)), [])
+    n_unknown = 0
     for batch in batches:
+        n_unknown += tagger.n_unknown(batch)
         for tags in tagger.predict(batch, arguments.k):
             if arguments.json:
                 labels = [{"label": label, "score": float(f"{score:.6g}")} for label, score in tags]
                 show(json.dumps({"labels": labels}, ensure_ascii=False))
             else:
                 show("\t".join(f"{label} {score:.3f}" for label, score in tags))
+    if n_unknown:
+        Display().say(f"{n_unknown:,} of the samples hold no known word or feature; they got the labels of an empty one")
 
 
 def check(arguments: Namespace) -> None:
@@ -120,6 +124,8 @@ def info(arguments: Namespace) -> None:
         rows["features"] = f"{manifest['features']['kind']}, {width} {pairs(manifest['features']['settings'])}".strip()
     for name, value in rows.items():
         show(f"{name:<14}{value}")
+    for linear in getattr(tagger.model, "trees", [])[:1]:
+        show("\n" + linear.tree.drawn(tagger.known_labels.names))
 
 
 def methods(arguments: Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,6 +50,8 @@ def parsed_value(name: str, value: str, kind: str) -> Any:
         return None
     kind = kind.removesuffix(" | None")
     try:
+        if kind == "float | str":
+            return float(value) if re.fullmatch(r"[-+.\deE]+", value) else value
         if kind == "bool":
             return BOOLEANS[value.lower()]
         return {"int": int, "float": float}.get(kind, str)(value)

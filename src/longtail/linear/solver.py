@@ -5,8 +5,10 @@ sparse dot product: memory is read for a single number. Here a block of labels v
 stored feature by feature, so each non-zero of the sample meets one short row of weights and the vector unit works across
 the labels. The update of each label is exactly that of the single-label algorithms:
 
-squared hinge:  min_w  ½‖w‖² + C Σ max(0, 1 − yᵢ w·xᵢ)²      (Hsieh et al. 2008, algorithm 1, L2-loss)
-logistic:       min_w  ½‖w‖² + C Σ log(1 + exp(−yᵢ w·xᵢ))     (Yu et al. 2011, in the logit of the dual variable)
+squared hinge:  min_w  ½‖w‖² + Σ Cᵢ max(0, 1 − yᵢ w·xᵢ)²      (Hsieh et al. 2008, algorithm 1, L2-loss)
+logistic:       min_w  ½‖w‖² + Σ Cᵢ log(1 + exp(−yᵢ w·xᵢ))     (Yu et al. 2011, in the logit of the dual variable)
+
+Cᵢ is C for negative samples and C times the label's weight for positive ones.
 """
 # mypy: disable-error-code="assignment,arg-type"
 
@@ -63,6 +65,7 @@ def squared_hinge(
     indices: Ints,
     data: Floats,
     Y: Signs,
+    weight: Floats,
     n_features: int,
     C: float,
     eps: float,
@@ -78,6 +81,9 @@ def squared_hinge(
     margin, step = np.empty(n_block, np.float32), np.empty(n_block, np.float32)
     order = np.arange(n_samples, dtype=np.int32)
     ridge = np.float32(0.5 / C)  # the square of the hinge becomes a ridge on the dual variables
+    positive_ridge = ridge / weight  # [n_block]
+    largest_ridge = max(ridge, positive_ridge.max())
+    mean, half_gap = HALF * (positive_ridge + ridge), HALF * (positive_ridge - ridge)  # y picks one: mean + y · half_gap
     np.random.seed(seed)
     passes = 0
     for _ in range(max_passes):
@@ -89,16 +95,16 @@ def squared_hinge(
             square = ZERO
             for p in range(start, end):
                 square += data[p] * data[p]
-            rate = ONE / (square + ridge)
+            rate = ONE / (square + largest_ridge)  # exact where weights are 1, a shorter step elsewhere
             margins(indices, data, start, end, W, margin)
             a, y, largest = alpha[i], Y[i], ZERO
             for b in range(n_block):
-                old = a[b]
-                gradient = y[b] * margin[b] - ONE + ridge * old
+                old, sign = a[b], np.float32(y[b])
+                gradient = sign * margin[b] - ONE + (mean[b] + sign * half_gap[b]) * old
                 projected = gradient if old > ZERO else min(gradient, ZERO)
                 largest = max(largest, abs(projected))
                 new = max(old - gradient * rate, ZERO)
-                step[b] = (new - old) * y[b]
+                step[b] = (new - old) * sign
                 a[b] = new
             if largest > ZERO:
                 add_sample(indices, data, start, end, step, W)
@@ -135,6 +141,7 @@ def logistic(
     indices: Ints,
     data: Floats,
     Y: Signs,
+    weight: Floats,
     n_features: int,
     C: float,
     eps: float,
@@ -148,15 +155,16 @@ def logistic(
     """
     n_samples, n_block = Y.shape
     C = np.float32(C)
+    positive_C = C * weight  # [n_block]
     W = np.zeros((n_features, n_block), np.float32)
     T = np.full((n_samples, n_block), -10, np.float32)
     margin, step = np.empty(n_block, np.float32), np.empty(n_block, np.float32)
     order = np.arange(n_samples, dtype=np.int32)
     np.random.seed(seed)
-    start_value = C / (ONE + np.exp(np.float32(10)))
+    start_value = ONE / (ONE + np.exp(np.float32(10)))
     for i in range(n_samples):  # w = Σ y a x must hold from the start
         for b in range(n_block):
-            step[b] = start_value * Y[i, b]
+            step[b] = start_value * (positive_C[b] if Y[i, b] > 0 else -C)
         add_sample(indices, data, indptr[i], indptr[i + 1], step, W)
     passes = 0
     for _ in range(max_passes):
@@ -172,10 +180,11 @@ def logistic(
             t, y = T[i], Y[i]
             for b in range(n_block):
                 z = y[b] * margin[b]
+                mine = positive_C[b] if y[b] > 0 else C
                 violation = max(violation, abs(z + t[b]))
-                old = C / (ONE + np.exp(-t[b]))
-                t[b] = solve_logit(t[b], z, square, C, old)
-                step[b] = (C / (ONE + np.exp(-t[b])) - old) * y[b]
+                old = mine / (ONE + np.exp(-t[b]))
+                t[b] = solve_logit(t[b], z, square, mine, old)
+                step[b] = (mine / (ONE + np.exp(-t[b])) - old) * y[b]
             add_sample(indices, data, start, end, step, W)
         if violation <= eps:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import checked_features, checked_labels
+from longtail.data.dataset import Labels
 from longtail.errors import DataError, LongtailError, SettingError, suggest
 from longtail.kernels import Ints
 from longtail.progress import SILENT, Progress
@@ -32,6 +34,7 @@ class Model(ABC):
     n_samples: int  # samples learned from
     n_features: int  # width of X; 0 where it does not matter
     label_counts: Ints  # [n_labels] samples learned from, by label
+    labels: Labels | None = None  # names, texts and parents, where a tagger has set them before ``fit``
 
     @property
     @abstractmethod
@@ -60,6 +63,11 @@ class Model(ABC):
         """Number of labels, with or without examples."""
         return len(self.label_counts)
 
+    @cached_property
+    def n_seen(self) -> int:
+        """Number of labels that have been seen; only they are ever predicted."""
+        return int(np.count_nonzero(self.label_counts))
+
     def fit(self, X: Input, Y: sp.csr_array, valid: Valid | None = None, *, progress: Progress = SILENT) -> Self:
         """Learn from samples X and their labels Y. ``valid`` is for methods that choose something while they learn."""
         X, Y = self._checked(X), checked_labels(Y)
@@ -69,6 +77,7 @@ class Model(ABC):
             raise DataError("not a single sample has a label", mend="Check the labels of the training data")
         self.n_samples, self.n_features = count(X), X.shape[1] if sp.issparse(X) else 0
         self.label_counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int32)
+        vars(self).pop("n_seen", None)
         try:
             self._fit(X, Y, valid, progress)
         except BaseException:
@@ -87,7 +96,7 @@ class Model(ABC):
         if sp.issparse(X) and self.n_features and X.shape[1] != self.n_features:
             found = f"the samples have {X.shape[1]:,} features, the model was trained on {self.n_features:,}"
             raise DataError(found, mend="Make the features as for the training data")
-        return self._topk(X, min(int(k), int(np.count_nonzero(self.label_counts))))
+        return self._topk(X, min(int(k), self.n_seen))
 
     def predict(self, X: Input, threshold: float | None = None) -> sp.csr_array:
         """The labels that are on: an indicator matrix of all labels whose score reaches the threshold."""

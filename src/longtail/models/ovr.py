@@ -81,7 +81,7 @@ class OneVsRest(Model):
             signs = np.full((X.shape[0], len(labels)), -1, np.int8)
             for b, label in enumerate(labels):
                 signs[columns.indices[columns.indptr[label] : columns.indptr[label + 1]], b] = 1
-            setting = (X.shape[1], self.C, self.eps, self.max_passes, self.seed)
+            setting = (np.ones(len(labels), np.float32), X.shape[1], self.C, self.eps, self.max_passes, self.seed)
             W, _ = SOLVERS[self.loss](X.indptr, X.indices, X.data, signs, *setting)
             bias = W[-1].copy()
             W[np.abs(W) < self.prune] = 0

@@ -1,0 +1,138 @@
+"""Clustering of sparse label vectors of length 1, by similarity (spherical): balanced halves, or k clusters of any size.
+
+Every group is clustered on its own with a seed of its own, so results do not depend on the number of threads.
+"""
+# mypy: disable-error-code="assignment,arg-type,return-value"
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.csr import local_rows
+from longtail.kernels import Floats, Ints, fast_kernel, parallel
+
+ROUNDS = 20
+GAIN = 1e-4  # stop when the mean similarity to the own centre grows by less
+TRIES, ALIKE = 10, np.float32(0.99)
+TINY = np.float32(1e-12)
+ZERO = np.float32(0)
+
+
+def halves(V: sp.csr_array, groups: list[Ints], seed: int, threads: int | None = None) -> list[Ints]:
+    """Every group in two of equal size (up to one), by balanced spherical 2-means as in Parabel.
+
+    >>> V = sp.csr_array(np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32))
+    >>> sorted(part.tolist() for part in halves(V, [np.arange(4, dtype=np.int32)], seed=0))
+    [[0, 2], [1, 3]]
+    """
+
+    def halve(job: tuple[int, Ints]) -> tuple[Ints, Ints]:
+        number, rows = job
+        local = local_rows(V.indptr, V.indices, V.data, V.shape[1], rows)
+        order = rows[two_means(*local[:3], len(local[3]), ROUNDS, GAIN, seed + number)]
+        middle = (len(rows) + 1) // 2
+        return order[:middle], order[middle:]
+
+    return [part for pair in parallel(halve, enumerate(groups), threads) for part in pair]
+
+
+def k_clusters(V: sp.csr_array, groups: list[Ints], k: int, seed: int, threads: int | None = None) -> list[list[Ints]]:
+    """Every group in at most k of any size, by spherical k-means as in Bonsai; empty clusters are left out."""
+
+    def divide(job: tuple[int, Ints]) -> list[Ints]:
+        number, rows = job
+        local = local_rows(V.indptr, V.indices, V.data, V.shape[1], rows)
+        cluster = k_means(*local[:3], len(local[3]), min(k, len(rows)), ROUNDS, GAIN, seed + number)
+        parts = (rows[cluster == c] for c in range(k))
+        return [part for part in parts if len(part)]
+
+    return list(parallel(divide, enumerate(groups), threads))
+
+
+@fast_kernel
+def two_means(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rounds: int, gain: float, seed: int) -> Ints:
+    """An order of the rows whose first half is one cluster and whose second half is the other."""
+    np.random.seed(seed)
+    n = len(indptr) - 1
+    middle = (n + 1) // 2
+    order = np.arange(n)
+    if n < 2:
+        return order
+    left, right = np.zeros(n_columns, np.float32), np.zeros(n_columns, np.float32)
+    a = np.random.randint(0, n)
+    for p in range(indptr[a], indptr[a + 1]):
+        left[indices[p]] = data[p]
+    for _ in range(TRIES):  # equal centres would not tell anything apart
+        b = (a + 1 + np.random.randint(0, n - 1)) % n
+        alike = ZERO
+        for p in range(indptr[b], indptr[b + 1]):
+            alike += data[p] * left[indices[p]]
+        if alike < ALIKE:
+            break
+    for p in range(indptr[b], indptr[b + 1]):
+        right[indices[p]] = data[p]
+    lean = np.empty(n, np.float32)
+    before = np.float32(-1)
+    for _ in range(rounds):
+        for i in range(n):
+            lean[i] = ZERO
+            for p in range(indptr[i], indptr[i + 1]):
+                lean[i] += data[p] * (right[indices[p]] - left[indices[p]])
+        order = np.argsort(lean, kind="mergesort")
+        left[:] = ZERO
+        right[:] = ZERO
+        for i in range(n):
+            centre = left if i < middle else right
+            for p in range(indptr[order[i]], indptr[order[i] + 1]):
+                centre[indices[p]] += data[p]
+        # The similarities of the members to their centre add up to the length of their sum.
+        length = np.sqrt((left * left).sum()), np.sqrt((right * right).sum())
+        for j in range(n_columns):
+            left[j] /= max(length[0], TINY)
+            right[j] /= max(length[1], TINY)
+        mean = (length[0] + length[1]) / n
+        if mean - before < gain:
+            break
+        before = mean
+    return order
+
+
+@fast_kernel
+def k_means(indptr: Ints, indices: Ints, data: Floats, n_columns: int, k: int, rounds: int, gain: float, seed: int) -> Ints:
+    """The cluster of each row; centres start at k random rows and are stored column by column, for the vector unit."""
+    np.random.seed(seed)
+    n = len(indptr) - 1
+    centres = np.zeros((n_columns, k), np.float32)
+    first = np.random.permutation(n)[:k]
+    for c in range(k):
+        for p in range(indptr[first[c]], indptr[first[c] + 1]):
+            centres[indices[p], c] = data[p]
+    cluster = np.zeros(n, np.int32)
+    similarity = np.empty(k, np.float32)
+    before = np.float32(-1)
+    for _ in range(rounds):
+        total = ZERO
+        for i in range(n):
+            similarity[:] = ZERO
+            for p in range(indptr[i], indptr[i + 1]):
+                x, centre = data[p], centres[indices[p]]
+                for c in range(k):
+                    similarity[c] += x * centre[c]
+            cluster[i] = np.argmax(similarity)
+            total += similarity[cluster[i]]
+        if total / n - before < gain:
+            break
+        before = total / n
+        centres[:, :] = ZERO
+        for i in range(n):
+            for p in range(indptr[i], indptr[i + 1]):
+                centres[indices[p], cluster[i]] += data[p]
+        squares = np.zeros(k, np.float32)
+        for j in range(n_columns):
+            for c in range(k):
+                squares[c] += centres[j, c] * centres[j, c]
+        for j in range(n_columns):
+            for c in range(k):
+                centres[j, c] /= max(np.sqrt(squares[c]), TINY)
+    return cluster

@@ -1,0 +1,69 @@
+"""Labels as vectors: sparse rows of length 1, so that labels that mean alike lie close together.
+
+A label without samples has an empty row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.csr import pointers
+from longtail.features.rows import UnitRows
+from longtail.features.tfidf import Tfidf
+from longtail.kernels import Floats, Ints, Longs, kernel
+
+BLOCK = 4096  # labels summed up at a time
+
+
+def pifa(X: sp.csr_array, Y: sp.csr_array, terms: int | None = None) -> sp.csr_array:
+    """Positive instance feature aggregation: the sum of the samples of each label [n_labels, n_features].
+
+    ``terms`` keeps only so many of the largest features of each label: with millions of labels, all would not fit.
+    """
+    columns = Y.T.tocsr()  # [n_labels, n_samples]
+    blocks = []
+    for start in range(0, columns.shape[0], BLOCK):
+        block = sp.csr_array(columns[start : start + BLOCK] @ X)
+        blocks.append(block if terms is None else largest_terms(block, terms))
+    return UnitRows().transform(sp.vstack(blocks, format="csr"))
+
+
+def indicator(Y: sp.csr_array) -> sp.csr_array:
+    """The samples of each label [n_labels, n_samples]."""
+    return UnitRows().transform(Y.T.tocsr())
+
+
+def cooccurrence(Y: sp.csr_array) -> sp.csr_array:
+    """How often each label stands with each other one [n_labels, n_labels], sparse."""
+    return UnitRows().transform(sp.csr_array(Y.T.tocsr() @ Y))
+
+
+def label_texts(texts: Sequence[str]) -> sp.csr_array:
+    """The words of the names or descriptions of the labels [n_labels, n_words]."""
+    return Tfidf(ngrams=1, min_df=1).fit_transform(texts)
+
+
+def largest_terms(rows: sp.csr_array, terms: int) -> sp.csr_array:
+    """Each row with only its largest entries."""
+    counts = np.minimum(np.diff(rows.indptr), terms)
+    indptr = pointers(counts)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    copy_largest(rows.indptr, rows.indices, rows.data, indptr, indices, data)
+    return sp.csr_array((data, indices, indptr), shape=rows.shape)
+
+
+@kernel
+def copy_largest(
+    indptr: Ints, indices: Ints, data: Floats, to_indptr: Ints | Longs, to_indices: Ints, to_data: Floats
+) -> None:
+    """Copy the largest entries of each row, in order of their columns."""
+    for row in range(len(indptr) - 1):
+        start, end = indptr[row], indptr[row + 1]
+        order = np.argsort(-data[start:end], kind="mergesort")[: to_indptr[row + 1] - to_indptr[row]]
+        order.sort()
+        for at, p in enumerate(order):
+            to_indices[to_indptr[row] + at] = indices[start + p]
+            to_data[to_indptr[row] + at] = data[start + p]

@@ -1,0 +1,152 @@
+"""One tree over the labels, as two arrays, for every method that has one.
+
+Nodes are numbered breadth first from the root, 0, so the children of a node stand side by side, those of the next node
+behind them, and the number of children of each node says it all. Leaves are labels; they may lie at different depths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from longtail.errors import DataError
+from longtail.kernels import Ints
+
+INNER = -1  # in the place of a label
+
+
+@dataclass(frozen=True)
+class LabelTree:
+    """A tree with labels at its leaves.
+
+    >>> tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 7, 3, 5]))
+    >>> tree.depth.tolist(), tree.parent.tolist()
+    ([0, 1, 1, 2, 2], [-1, 0, 0, 1, 1])
+    """
+
+    n_children: Ints  # [n_nodes] 0 for leaves
+    label: Ints  # [n_nodes] the label of a leaf, INNER elsewhere
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_children", np.asarray(self.n_children, np.int32))
+        object.__setattr__(self, "label", np.asarray(self.label, np.int32))
+        leaves = self.label[self.n_children == 0]
+        if len(self.label) != len(self.n_children) or self.n_children.sum() != len(self.label) - 1:
+            raise DataError("the arrays do not describe a tree")
+        if (leaves < 0).any() or (self.label[self.n_children > 0] != INNER).any() or len(np.unique(leaves)) != len(leaves):
+            raise DataError("the leaves of a label tree must be labels, each once")
+
+    @property
+    def n_nodes(self) -> int:
+        """Inner nodes and leaves."""
+        return len(self.label)
+
+    @cached_property
+    def first_child(self) -> Ints:
+        """[n_nodes + 1] where the children of each node start, which is where those of the node before end."""
+        return np.concatenate([[1], 1 + np.cumsum(self.n_children)]).astype(np.int32)
+
+    @cached_property
+    def parent(self) -> Ints:
+        """[n_nodes] the node above; that of the root is −1."""
+        return np.concatenate([[-1], np.repeat(np.arange(self.n_nodes), self.n_children)]).astype(np.int32)
+
+    @cached_property
+    def depth(self) -> Ints:
+        """[n_nodes] steps from the root."""
+        depth = np.zeros(self.n_nodes, np.int32)
+        start, end, steps = 0, 1, 0
+        while start < end:
+            depth[start:end] = steps
+            start, end, steps = end, int(self.first_child[end]), steps + 1
+        return depth
+
+    def samples_by_node(self, Y: sp.csr_array) -> sp.csc_array:
+        """[n_samples, n_nodes] which samples have a label at or below each node; labels outside the tree do not count."""
+        n_samples = Y.shape[0]
+        leaf = np.full(Y.shape[1], -1, np.int64)
+        leaf[self.label[self.label != INNER]] = np.flatnonzero(self.label != INNER)
+        nodes = leaf[Y.indices]
+        rows = np.repeat(np.arange(n_samples, dtype=np.int64), np.diff(Y.indptr))[nodes >= 0]
+        nodes = nodes[nodes >= 0]
+        levels = []
+        while len(nodes):
+            keys = np.unique(nodes * n_samples + rows)  # each pair once, sorted by node, then by sample
+            levels.append(keys)
+            nodes, rows = self.parent[keys // n_samples].astype(np.int64), keys % n_samples
+            nodes, rows = nodes[nodes >= 0], rows[nodes >= 0]
+        keys = np.unique(np.concatenate(levels)) if levels else np.zeros(0, np.int64)
+        columns = np.searchsorted(keys, np.arange(self.n_nodes + 1) * n_samples)
+        return sp.csc_array((np.ones(len(keys), np.int8), keys % n_samples, columns), shape=(n_samples, self.n_nodes))
+
+    def pruned_at(self, depth: int) -> LabelTree:
+        """The upper part of the tree: nodes at this depth become leaves, each labelled with its own number."""
+        keep = self.depth <= depth
+        ends = (self.depth == depth) | (self.n_children == 0)
+        labels = np.where(ends, np.arange(self.n_nodes), INNER)
+        return LabelTree(np.where(ends, 0, self.n_children)[keep], labels[keep])
+
+    def drawn(self, names: Sequence[str], *, depth: int = 3, width: int = 4) -> str:
+        """The upper part of the tree as indented text; below ``depth`` and beyond ``width`` children it is summed up.
+
+        >>> print(LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2])).drawn(["sea", "iron", "zinc"]))
+        3 labels
+        ├─ 2 labels
+        │  ├─ iron
+        │  └─ zinc
+        └─ sea
+        """
+        below = np.where(self.n_children == 0, 1, 0)
+        for node in range(self.n_nodes - 1, 0, -1):
+            below[self.parent[node]] += below[node]
+
+        def title(node: int) -> str:
+            return names[self.label[node]] if self.label[node] != INNER else f"{below[node]:,} labels"
+
+        def lines(node: int, indent: str, left: int) -> list[str]:
+            children = list(range(self.first_child[node], self.first_child[node + 1]))
+            if left == 0 and children:
+                return []
+            out = []
+            for i, child in enumerate(children[:width]):
+                last = i == len(children) - 1
+                out.append(f"{indent}{'└─' if last else '├─'} {title(child)}")
+                out += lines(child, indent + ("   " if last else "│  "), left - 1)
+            if len(children) > width:
+                out.append(f"{indent}└─ … {len(children) - width:,} more")
+            return out
+
+        return "\n".join([title(0), *lines(0, "", depth)])
+
+
+def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
+    """The tree whose nodes, in any order, have these parents (−1 for the root) and labels (INNER for inner nodes).
+
+    Siblings keep their order. Inner nodes without a label below them are left out.
+    """
+    parent, label = np.asarray(parent, np.int64), np.asarray(label, np.int32)
+    roots = np.flatnonzero(parent < 0)
+    if len(roots) != 1:
+        raise DataError(f"a tree has one root, here are {len(roots)}")
+    children: list[list[int]] = [[] for _ in parent]
+    for node, above in enumerate(parent.tolist()):
+        if above >= 0:
+            children[above].append(node)
+    order, at = [int(roots[0])], 0
+    while at < len(order):
+        order.extend(children[order[at]])
+        at += 1
+    if len(order) != len(parent):
+        raise DataError("some nodes hang in a circle", mend="Give every node a parent that leads to the root")
+    useful = label != INNER
+    for node in reversed(order[1:]):
+        useful[parent[node]] |= useful[node]
+    kept = [node for node in order if useful[node]]
+    return LabelTree(
+        np.array([sum(useful[child] for child in children[node]) for node in kept]), label[np.array(kept, np.int64)]
+    )

@@ -1,0 +1,255 @@
+"""Probabilistic label trees with sparse linear nodes (Jasinska et al. 2016; Prabhu et al., Parabel, WWW 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.errors import SettingError, suggest
+from longtail.kernels import Floats, Ints, parallel
+from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
+from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
+from longtail.labelspace.propensity import inverse_propensity
+from longtail.labelspace.tree import INNER, LabelTree
+from longtail.linear.node import NodeWeights, Solver
+from longtail.linear.solver import SOLVERS
+from longtail.models.base import Model, State, Valid
+from longtail.progress import Progress
+from longtail.search.beam import LinearTree, TreeWeights, beam_topk
+from longtail.topk import TopK
+
+TREES = ("balanced", "k-means", "huffman", "parents")
+EMBEDDINGS = ("pifa", "indicator", "cooccurrence", "texts")
+NEGATIVES = ("positives", "matcher")
+TERMS = 128  # features of a label that take part in clustering
+AUTO = "auto"
+WIDE = 10  # fewest labels that each tree gives, where several are averaged or reordered
+
+
+class LabelTrees(Model):
+    """Trees of linear classifiers over clustered labels: as accurate as one per label, and far faster with many labels.
+
+    A label's probability is the product along its path, P(l | x) = Π P(node | parent, x) with P = exp(−loss of the margin);
+    beam search finds the labels with the highest. Several trees are averaged.
+
+    Presets: ``parabel`` (balanced binary trees, leaves of 100 labels, 3 trees), ``bonsai`` (k-means, 100 children, shallow,
+    3 trees), ``xr-linear`` (32 children, negatives also from the matcher above, 1 tree), and ``best``, the defaults.
+
+    >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
+    >>> LabelTrees().fit(X, Y).topk(X, k=1).ids.ravel().tolist()
+    [0, 0, 1, 1]
+    """
+
+    presets: ClassVar = {
+        "best": {},
+        "parabel": {"fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "ngrams": 1},
+        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "ngrams": 1},
+        "xr-linear": {"fanout": 32, "max_leaf": 100, "n_trees": 1, "beam": 10, "negatives": "matcher", "ngrams": 1},
+    }
+
+    chosen_tail = 0.0  # what "auto" has found
+
+    def __init__(
+        self,
+        *,
+        tree: str = "balanced",
+        embedding: str = "pifa",
+        fanout: int = 32,
+        max_leaf: int = 200,
+        max_depth: int = 3,
+        n_trees: int = 3,
+        beam: int = 10,
+        loss: str = "squared_hinge",
+        C: float = 1.0,
+        prune: float = 0.1,
+        eps: float = 0.1,
+        max_passes: int = 100,
+        negatives: str = "positives",
+        positive_weight: float = 0.0,
+        tail: float | str = 0.0,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """Store the settings.
+
+        tree: balanced, k-means (clusters of any size), huffman (by frequency) or parents (the hierarchy of the label
+        file). embedding: what labels are clustered by: pifa (their samples' features), indicator (their samples),
+        cooccurrence, texts (words of their names and texts). fanout: children of a node. max_leaf: most labels below
+        a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are averaged. beam: nodes
+        opened at each level. loss, C, prune, eps, max_passes: of the linear models, as in ovr. negatives: a node
+        learns from the samples that have a label below it (positives), or also from those that the level above would
+        send there (matcher). positive_weight: power of the inverse propensity by which positives of rare labels
+        count more. tail: the same for scores, after training, which trades P@k for PSP@k; "auto" takes the best sum
+        of both on validation data. seed: of clusters and of the order of samples.
+        """
+        self.tree, self.embedding, self.fanout, self.max_leaf, self.max_depth = tree, embedding, fanout, max_leaf, max_depth
+        self.n_trees, self.beam, self.loss, self.C, self.prune = n_trees, beam, loss, C, prune
+        self.eps, self.max_passes, self.negatives = eps, max_passes, negatives
+        self.positive_weight, self.tail, self.seed, self.threads = positive_weight, tail, seed, threads
+
+    @property
+    def score_meaning(self) -> Literal["probability"]:
+        """The product of the probabilities along the path, averaged over the trees (before any lift of the tail)."""
+        return "probability"
+
+    @property
+    def wants_tail(self) -> bool:
+        """Whether ``chosen_tail`` is to be found on validation data."""
+        return self.tail == AUTO
+
+    def _check_settings(self) -> None:
+        choices = {"tree": TREES, "embedding": EMBEDDINGS, "loss": tuple(SOLVERS), "negatives": NEGATIVES}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
+        for name in ("max_leaf", "max_depth", "n_trees", "beam", "C", "eps", "max_passes"):
+            if not 0 < getattr(self, name) < 2**31:
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
+        for name in ("prune", "positive_weight", "tail"):
+            if getattr(self, name) != AUTO and not getattr(self, name) >= 0:
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be at least 0")
+        if self.fanout < 2:
+            raise SettingError(f"fanout is {self.fanout}", mend="It must be at least 2")
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
+        self._check_settings()
+        labels = np.flatnonzero(self.label_counts).astype(np.int32)
+        self._log_propensity = np.log(inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
+        vectors = self._label_vectors(X, Y)
+        self.trees: list[LinearTree] = []
+        for number in range(self.n_trees):
+            with progress.stage("clusters", 1) as stage:
+                tree = self._grow(vectors, labels, self.seed + number)
+                stage.advance()
+            self.trees.append(LinearTree(tree, self._train(tree, X, Y, progress)))
+
+    def _label_vectors(self, X: sp.csr_array, Y: sp.csr_array) -> sp.csr_array:
+        match self.tree, self.embedding:
+            case (("huffman" | "parents"), _):
+                return None
+            case _, "pifa":
+                return pifa(X, Y, TERMS)
+            case _, "indicator":
+                return indicator(Y)
+            case _, "cooccurrence":
+                return cooccurrence(Y)
+        if self.labels is None:
+            raise SettingError("embedding=texts needs the names of the labels", mend="Train through a Tagger")
+        texts = self.labels.texts or ("",) * len(self.labels)
+        return label_texts([f"{name} {text}" for name, text in zip(self.labels.names, texts, strict=True)])
+
+    def _grow(self, vectors: sp.csr_array, labels: Ints, seed: int) -> LabelTree:
+        if self.tree == "huffman":
+            return huffman_tree(self.label_counts)
+        if self.tree == "parents":
+            if self.labels is None or self.labels.parents is None:
+                mend = "Give a file labels.tsv with the columns name, text and parents beside the data"
+                raise SettingError("tree=parents needs the parents of the labels", mend=mend)
+            return hierarchy_tree(self.labels.parents, self.labels.names, labels)
+        if self.tree == "k-means":
+            setting: dict[str, Any] = {"k": self.fanout, "max_depth": self.max_depth}
+            return k_means_tree(vectors, labels, **setting, seed=seed, threads=self.threads)
+        setting = {"fanout": self.fanout, "max_leaf": self.max_leaf}
+        return balanced_tree(vectors, labels, **setting, seed=seed, threads=self.threads)
+
+    def _train(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> TreeWeights:
+        """The linear models of all inner nodes: of one level after the other where the matcher chooses negatives."""
+        samples = tree.samples_by_node(Y)
+        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.prune, self.seed)
+        weight = self._child_weights(tree)
+        inner = np.flatnonzero(tree.n_children)
+        n_rows = np.diff(samples.indptr)
+        n_rows[0] = X.shape[0]  # the root also learns from samples without labels
+        work_of = n_rows[inner].astype(np.int64) * tree.n_children[inner]
+        levels = (
+            [inner]
+            if self.negatives == "positives"
+            else [inner[tree.depth[inner] == d] for d in np.unique(tree.depth[inner])]
+        )
+        nodes: dict[int, NodeWeights] = {}
+        with progress.stage("nodes", int(work_of.sum())) as stage:
+            for level in levels:
+                matched = (
+                    self._matched(tree, nodes, X, int(tree.depth[level[0]])) if level[0] > 0 and len(levels) > 1 else None
+                )
+
+                def train(node: int, matched: sp.csc_array | None = matched) -> NodeWeights:
+                    rows = column(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
+                    if matched is not None:
+                        rows = np.union1d(rows, column(matched, node))
+                    children = range(tree.first_child[node], tree.first_child[node + 1])
+                    positives = [column(samples, child) for child in children]
+                    return solver.train(X, rows, positives, weight[children.start : children.stop], node)
+
+                largest_first = level[np.argsort(-n_rows[level] * tree.n_children[level], kind="stable")]
+                for node, model in zip(
+                    largest_first.tolist(), parallel(train, largest_first.tolist(), self.threads), strict=True
+                ):
+                    nodes[node] = model
+                    stage.advance(int(n_rows[node]) * int(tree.n_children[node]))
+        return TreeWeights.assembled(tree, nodes)
+
+    def _child_weights(self, tree: LabelTree) -> Floats:
+        """How much more a positive sample counts, for the classifier that leads to each node; 1 for inner nodes."""
+        weight = np.ones(tree.n_nodes, np.float32)
+        leaves = tree.label != INNER
+        weight[leaves] = np.exp(self.positive_weight * self._log_propensity[tree.label[leaves]])
+        return weight
+
+    def _matched(self, tree: LabelTree, nodes: dict[int, NodeWeights], X: sp.csr_array, depth: int) -> sp.csc_array:
+        """[n_samples, n_nodes] the nodes at a depth that the levels trained so far would open for each sample."""
+        upper = tree.pruned_at(depth)
+        weights = TreeWeights.assembled(upper, {node: model for node, model in nodes.items() if node < upper.n_nodes})
+        setting: dict[str, Any] = {"wide": self.beam, "beam": self.beam, "loss": self.loss, "threads": self.threads}
+        best = beam_topk([LinearTree(upper, weights)], X, self.beam, **setting)
+        found = best.ids >= 0
+        rows = np.repeat(np.arange(X.shape[0]), best.k)[found.ravel()]
+        ones = np.ones(len(rows), np.int8)
+        return sp.csc_array((ones, (rows, best.ids[found])), shape=(X.shape[0], tree.n_nodes))
+
+    def _topk(self, X: sp.csr_array, k: int) -> TopK:
+        tail = self.chosen_tail if self.tail == AUTO else float(self.tail)
+        n_seen = self.n_seen
+        wide = k if self.n_trees == 1 and not tail else min(max(2 * k, WIDE), n_seen)
+        setting: dict[str, Any] = {"beam": max(self.beam, k), "loss": self.loss, "threads": self.threads}
+        best = beam_topk(self.trees, X, wide if tail else k, wide=wide, **setting)
+        return best if not tail else self._lifted(best, k, tail)
+
+    def _lifted(self, best: TopK, k: int, tail: float) -> TopK:
+        """Labels ordered anew by probability times inverse propensity to the power of ``tail``."""
+        lift = np.where(best.ids >= 0, np.exp(tail * self._log_propensity[best.ids]), 1)
+        scores = best.scores * lift.astype(np.float32)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return TopK(np.take_along_axis(best.ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+    def _state(self) -> State:
+        out: State = {"log_propensity": self._log_propensity, "tail": np.array([self.chosen_tail], np.float32)}
+        for number, linear in enumerate(self.trees):
+            arrays = {"n_children": linear.tree.n_children, "label": linear.tree.label, **linear.weights.state()}
+            out |= {f"{number}.{name}": array for name, array in arrays.items()}
+        return out
+
+    def _restore(self, state: State) -> None:
+        self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
+        self.trees = [tree_of(part) for part in parts_of(state, self.n_trees)]
+
+
+def column(matrix: sp.csc_array, j: int) -> Ints:
+    """The rows that a column holds, ascending."""
+    rows: Ints = matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]].astype(np.int32, copy=False)
+    return rows
+
+
+def parts_of(state: State, n_trees: int) -> Iterator[State]:
+    """The arrays of each tree."""
+    for number in range(n_trees):
+        prefix = f"{number}."
+        yield {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
+def tree_of(part: State) -> LinearTree:
+    """A tree with its weights, as stored."""
+    return LinearTree(LabelTree(part["n_children"], part["label"]), TreeWeights.restored(part))

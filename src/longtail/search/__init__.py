@@ -1,0 +1,1 @@
+"""Top-k over trees and over label vectors."""

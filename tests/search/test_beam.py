@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longtail.labelspace.grow import balanced_tree
+from longtail.labelspace.tree import INNER, LabelTree
+from longtail.linear.node import NodeWeights
+from longtail.search.beam import LinearTree, TreeWeights, average_rows, beam_topk
+
+
+def random_tree(seed: int, n_labels: int = 20, n_features: int = 8) -> tuple[LabelTree, TreeWeights, dict[int, np.ndarray]]:  # type: ignore[type-arg]
+    random = np.random.default_rng(seed)
+    V = sp.random_array((n_labels, 9), density=0.5, rng=random, format="csr", dtype=np.float32)
+    tree = balanced_tree(V, np.arange(n_labels, dtype=np.int32), fanout=4, max_leaf=3, seed=seed, threads=1)
+    nodes, dense = {}, {}
+    for node in np.flatnonzero(tree.n_children).tolist():
+        W = random.normal(size=(n_features + 1, tree.n_children[node])).astype(np.float16)
+        W[:-1][random.random(W[:-1].shape) < 0.5] = 0
+        rows = np.flatnonzero(W[:-1].any(axis=1)).astype(np.int32)
+        part = sp.csr_array(W[rows].astype(np.float32))
+        children, values = part.indices.astype(np.uint8), part.data.astype(np.float16)
+        nodes[node] = NodeWeights(rows, part.indptr, children, values, W[-1].astype(np.float32))
+        dense[node] = W.astype(np.float32)
+    return tree, TreeWeights.assembled(tree, nodes), dense
+
+
+def brute_force(tree: LabelTree, dense: dict[int, np.ndarray], x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """The log-probability of every label, by walking the whole tree."""
+    score = np.zeros(tree.n_nodes)
+    for node in np.flatnonzero(tree.n_children):
+        margin = x @ dense[node][:-1] + dense[node][-1]
+        children = slice(tree.first_child[node], tree.first_child[node + 1])
+        score[children] = score[node] - np.maximum(0, 1 - margin) ** 2
+    out = np.empty((tree.label != INNER).sum())
+    out[tree.label[tree.label != INNER]] = score[tree.label != INNER]
+    return out
+
+
+@given(st.integers(0, 10_000), st.integers(1, 20))
+def test_a_wide_beam_is_exact(seed: int, k: int) -> None:
+    tree, weights, dense = random_tree(seed)
+    x = np.random.default_rng(seed + 1).random(8).astype(np.float32) * (np.random.default_rng(seed).random(8) < 0.6)
+    best = beam_topk([LinearTree(tree, weights)], sp.csr_array(x[None]), k, wide=k, beam=50, loss="squared_hinge", threads=1)
+    expected = np.exp(brute_force(tree, dense, x))
+    assert np.allclose(best.scores[0], np.sort(expected)[::-1][:k], atol=1e-3)
+    assert np.allclose(expected[best.ids[0]], best.scores[0], atol=1e-3)
+
+
+def test_a_narrow_beam_finds_less_but_nothing_wrong() -> None:
+    tree, weights, dense = random_tree(3)
+    X = sp.random_array((300, 8), density=0.5, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    best = beam_topk([LinearTree(tree, weights)], X, 3, wide=3, beam=1, loss="squared_hinge", threads=2)
+    for row in range(300):
+        expected = np.exp(brute_force(tree, dense, X[[row]].toarray()[0]))
+        found = best.ids[row] >= 0
+        assert np.allclose(expected[best.ids[row][found]], best.scores[row][found], atol=1e-3)
+        assert np.isneginf(best.scores[row][~found]).all()
+
+
+def test_weights_survive_storing() -> None:
+    tree, weights, _ = random_tree(5)
+    again = TreeWeights.restored(weights.state())
+    X = sp.random_array((50, 8), density=0.5, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    setting = {"wide": 5, "beam": 3, "loss": "logistic", "threads": 1}
+    before, after = (beam_topk([LinearTree(tree, w)], X, 5, **setting) for w in (weights, again))  # type: ignore[arg-type]
+    assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
+
+
+def test_trees_are_averaged_over_all_of_them() -> None:
+    found = np.array([[[4, 2]], [[2, -1]]], np.int32)  # [n_trees, n_rows, wide]
+    log_scores = np.log(np.array([[[0.8, 0.4]], [[0.6, 1e-30]]])).astype(np.float32)
+    ids, scores = np.empty((1, 3), np.int32), np.empty((1, 3), np.float32)
+    average_rows(found, log_scores, ids, scores)
+    assert ids.tolist() == [[2, 4, -1]] and np.allclose(scores[0, :2], [0.5, 0.4])
