@@ -255,7 +255,7 @@ def lines(found: dict[str, Row]) -> list[Row]:
 
 
 def verdicts(found: dict[str, Row]) -> list[Row]:
-    """longtail beside the peer that is hardest to beat, point by point; a point without a peer is left out.
+    """longtail beside the peer that is hardest to beat, point by point.
 
     Training is compared with peers that are as accurate, memory with omikuji, size with PECOS at its P@1.
     """
@@ -274,18 +274,21 @@ def verdicts(found: dict[str, Row]) -> list[Row]:
         ("peak", OURS, omikuji),
         ("MB", smallest, pecos),
     ]
-    return [point(key, found, name, among) for key, name, among in points if among]
+    return [point(key, found, name, among) for key, name, among in points]
 
 
 def point(key: str, found: dict[str, Row], name: str, among: dict[str, Row]) -> Row:
     """One of ours beside the best of some peers."""
+    line = {"what": COLUMNS.get(key, key), "system": name, "its value": found[name][key]}
+    if not among:
+        return {**line, "peer": "none"}
     more = key == "rate" or key.startswith("P@")
     rival = (max if more else min)(among, key=lambda peer: among[peer][key])
     mine, theirs = found[name][key], among[rival][key]
-    gain = (
-        {"difference": mine - theirs} if key.startswith("P@") else {"times better": (mine / theirs) ** (1 if more else -1)}
-    )
-    return {"what": COLUMNS.get(key, key), "system": name, "its value": mine, "peer": rival, "peer's value": theirs, **gain}
+    line |= {"peer": rival, "peer's value": theirs}
+    if key.startswith("P@"):
+        return {**line, "difference": mine - theirs}
+    return {**line, "times better": mine / theirs if more else theirs / mine}
 
 
 def chosen(text: str) -> list[str]:
@@ -300,9 +303,7 @@ def main() -> None:
     """Run and print."""
     parser = arguments(__doc__, repeat=1)
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one")
-    parser.add_argument(
-        "--synthetic", action="append", type=int, choices=SIZES, help="a synthetic corpus with so many labels"
-    )
+    parser.add_argument("--synthetic", action="append", type=int, choices=SIZES, help="a made corpus of so many labels")
     parser.add_argument("--systems", type=chosen, default=list(SYSTEMS), help=f"some of {','.join(SHORT)}")
     given = parser.parse_args()
     names = [*(given.corpus or (() if given.synthetic else CORPORA)), *(f"synthetic {n}" for n in given.synthetic or ())]

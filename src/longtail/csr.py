@@ -95,10 +95,15 @@ def local_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: 
         for p in range(indptr[row], indptr[row + 1]):
             seen[indices[p]] = 1
         n_values += indptr[row + 1] - indptr[row]
-    old = np.flatnonzero(seen).astype(np.int32)
     new = np.empty(n_columns, np.int32)
-    for i in range(len(old)):
-        new[old[i]] = i
+    n_seen = 0
+    for j in range(n_columns):
+        new[j] = n_seen
+        n_seen += seen[j]
+    old = np.empty(n_seen, np.int32)
+    for j in range(n_columns):
+        if seen[j]:
+            old[new[j]] = j
     to_indptr = np.zeros(len(rows) + 1, np.int32)
     to_indices, to_data = np.empty(n_values, np.int32), np.empty(n_values, np.float32)
     q = 0

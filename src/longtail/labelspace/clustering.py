@@ -79,19 +79,23 @@ def two_means(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rounds:
             lean[i] = ZERO
             for p in range(indptr[i], indptr[i + 1]):
                 lean[i] += data[p] * (right[indices[p]] - left[indices[p]])
-        order = np.argsort(lean, kind="mergesort")
-        left[:] = ZERO
-        right[:] = ZERO
+        order = np.argsort(lean)
+        for j in range(n_columns):
+            left[j] = right[j] = ZERO
         for i in range(n):
             centre = left if i < middle else right
             for p in range(indptr[order[i]], indptr[order[i] + 1]):
                 centre[indices[p]] += data[p]
         # The similarities of the members to their centre add up to the length of their sum.
-        length = np.sqrt((left * left).sum()), np.sqrt((right * right).sum())
+        to_left, to_right = ZERO, ZERO
         for j in range(n_columns):
-            left[j] /= max(length[0], TINY)
-            right[j] /= max(length[1], TINY)
-        mean = (length[0] + length[1]) / n
+            to_left += left[j] * left[j]
+            to_right += right[j] * right[j]
+        to_left, to_right = np.sqrt(to_left), np.sqrt(to_right)
+        for j in range(n_columns):
+            left[j] /= max(to_left, TINY)
+            right[j] /= max(to_right, TINY)
+        mean = (to_left + to_right) / n
         if mean - before < gain:
             break
         before = mean

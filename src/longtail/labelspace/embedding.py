@@ -59,11 +59,18 @@ def largest_terms(rows: sp.csr_array, terms: int) -> sp.csr_array:
 def copy_largest(
     indptr: Ints, indices: Ints, data: Floats, to_indptr: Ints | Longs, to_indices: Ints, to_data: Floats
 ) -> None:
-    """Copy the largest entries of each row, in order of their columns."""
+    """Copy the largest entries of each row, in order of their columns; of equal ones, the first."""
     for row in range(len(indptr) - 1):
         start, end = indptr[row], indptr[row + 1]
-        order = np.argsort(-data[start:end], kind="mergesort")[: to_indptr[row + 1] - to_indptr[row]]
-        order.sort()
-        for at, p in enumerate(order):
-            to_indices[to_indptr[row] + at] = indices[start + p]
-            to_data[to_indptr[row] + at] = data[start + p]
+        room = to_indptr[row + 1] - to_indptr[row]
+        limit = np.sort(data[start:end])[end - start - room] if 0 < room < end - start else np.float32(-np.inf)
+        above = 0
+        for p in range(start, end):
+            above += data[p] > limit
+        equal = room - above  # how many of those at the limit there is room for
+        q = to_indptr[row]
+        for p in range(start, end):
+            if data[p] > limit or (data[p] == limit and equal > 0):
+                equal -= data[p] == limit
+                to_indices[q], to_data[q] = indices[p], data[p]
+                q += 1

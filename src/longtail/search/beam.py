@@ -139,7 +139,8 @@ def beam_topk(
         found_ids = np.empty((len(trees), end - start, wide), np.int32)
         found_scores = np.empty((len(trees), end - start, wide), np.float32)
         for number, tree in enumerate(trees):
-            beam_rows(*x, *tree.arrays, beam, LINKS[loss], found_ids[number], found_scores[number])
+            arguments: Any = (*x, *tree.arrays, beam, LINKS[loss], found_ids[number], found_scores[number])
+            beam_rows(*arguments)
         average_rows(found_ids, found_scores, ids[start:end], scores[start:end])
 
     if n_samples <= ROWS:  # a single text should not wait for a pool of threads
@@ -171,8 +172,8 @@ def beam_rows(
     open_nodes, open_scores = np.empty(beam, np.int32), np.empty(beam, np.float32)
     next_nodes, next_scores = np.empty(beam, np.int32), np.empty(beam, np.float32)
     for row in range(len(ids)):
-        ids[row, :] = NO_LABEL
-        scores[row, :] = NEVER
+        for at in range(ids.shape[1]):
+            ids[row, at], scores[row, at] = NO_LABEL, NEVER
         n_found, n_open = 0, 1
         open_nodes[0], open_scores[0] = 0, np.float32(0)
         while n_open > 0:
@@ -182,7 +183,8 @@ def beam_rows(
                 if n_found == ids.shape[1] and above <= scores[row, n_found - 1]:
                     continue  # probabilities only fall along a path
                 first, end = first_child[node], first_child[node + 1]
-                margin[: end - first] = bias[first:end]
+                for child in range(first, end):
+                    margin[child - first] = bias[child]
                 begin = slot_start[node]
                 mask = np.uint32(slot_start[node + 1] - begin - 1)
                 for p in range(x_indptr[row], x_indptr[row + 1]):
@@ -226,8 +228,8 @@ def average_rows(ids: Ints, log_scores: Floats, out_ids: Ints, out_scores: Float
     n_trees, n_rows, wide = ids.shape
     labels, totals = np.empty(n_trees * wide, np.int32), np.empty(n_trees * wide, np.float32)
     for row in range(n_rows):
-        out_ids[row, :] = NO_LABEL
-        out_scores[row, :] = NEVER
+        for at in range(out_ids.shape[1]):
+            out_ids[row, at], out_scores[row, at] = NO_LABEL, NEVER
         n_labels, filled = 0, 0
         for tree in range(n_trees):
             for at in range(wide):
