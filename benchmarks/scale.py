@@ -1,0 +1,96 @@
+"""How the cost of label trees grows with the number of labels: one tree on synthetic corpora of 10k, 100k and 670k labels.
+
+Prints a table and draws ``docs/plt-scaling.svg``: CPU seconds and peak memory against labels, beside n log n.
+"""
+
+from __future__ import annotations
+
+from math import log, log10
+from pathlib import Path
+
+from common import MB, THREADS, Row, Stopwatch, arguments, note, report
+from peers import run
+from synthetic import SIZES, synthetic
+
+WIDTH, HEIGHT, MARGIN = 640, 400, 60
+
+
+def measure(n_labels: int) -> Row:
+    """Train one tree and predict."""
+    from longtail.labelspace.propensity import inverse_propensity
+    from longtail.metrics.ranking import per_sample
+    from longtail.models.plt import LabelTrees
+
+    X, Y, X_test, Y_test = synthetic(n_labels)
+    with Stopwatch() as training:
+        model = LabelTrees(n_trees=1, threads=THREADS).fit(X, Y)
+    with Stopwatch() as predicting:
+        best = model.topk(X_test, 5)
+    values = per_sample(best, Y_test, inverse_propensity(model.label_counts, model.n_samples)).values()
+    return {
+        "labels": n_labels,
+        "samples": X.shape[0],
+        "train s": training.wall,
+        "train CPU-s": training.cpu,
+        "predict s": predicting.wall,
+        "model MB": sum(array.nbytes for array in model.state().values()) / MB,
+        **{name: values[name] for name in ("P@1", "P@5", "PSP@5")},
+    }
+
+
+def drawing(rows: list[Row]) -> str:
+    """CPU seconds against samples × log labels growth, both axes logarithmic, as an SVG picture."""
+    low, high = log10(rows[0]["labels"]), log10(rows[-1]["labels"])
+    seconds = [row["train CPU-s"] for row in rows]
+    line = [seconds[0] * row["labels"] * log(row["labels"]) / (rows[0]["labels"] * log(rows[0]["labels"])) for row in rows]
+    bottom, top = log10(min(seconds)) - 0.2, log10(max(*line, *seconds)) + 0.2
+
+    def at(labels: float, value: float) -> tuple[float, float]:
+        x = MARGIN + (log10(labels) - low) / (high - low) * (WIDTH - 2 * MARGIN)
+        y = HEIGHT - MARGIN - (log10(value) - bottom) / (top - bottom) * (HEIGHT - 2 * MARGIN)
+        return round(x, 1), round(y, 1)
+
+    def path(values: list[float]) -> str:
+        return " ".join("{},{}".format(*at(row["labels"], value)) for row, value in zip(rows, values, strict=True))
+
+    text = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{MARGIN}" y="28" font-size="15">Training one label tree: CPU seconds against labels</text>',
+        f'<polyline points="{path(line)}" fill="none" stroke="#999" stroke-dasharray="6 4"/>',
+        f'<polyline points="{path(seconds)}" fill="none" stroke="#0b62a4" stroke-width="2.5"/>',
+    ]
+    for row, value in zip(rows, seconds, strict=True):
+        x, y = at(row["labels"], value)
+        text.append(f'<circle cx="{x}" cy="{y}" r="4" fill="#0b62a4"/>')
+        text.append(
+            f'<text x="{x}" y="{y + 22}" text-anchor="middle" fill="#0b62a4">{value:.0f} s, {row["peak MB"]:,.0f} MB</text>'
+        )
+        text.append(f'<text x="{x}" y="{HEIGHT - 24}" text-anchor="middle">{row["labels"]:,}</text>')
+    x, y = at(rows[-1]["labels"], line[-1])
+    text.append(f'<text x="{x}" y="{y - 10}" text-anchor="end" fill="#666">n log n</text></svg>')
+    return "\n".join(text) + "\n"
+
+
+def main() -> None:
+    """Run, print and draw."""
+    parser = arguments(__doc__, repeat=None)
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here")
+    given = parser.parse_args()
+    rows = []
+    for n_labels in SIZES:
+        note(f"{n_labels:,} labels")
+        synthetic(n_labels)  # made before the memory of the training process is measured
+        done = run("longtail", measure, n_labels=n_labels)
+        rows.append({**done.result, "peak MB": done.peak})
+    first = rows[0]
+    for row in rows:
+        growth = row["labels"] * log(row["labels"]) / (first["labels"] * log(first["labels"]))
+        row["CPU-s / n log n"] = row["train CPU-s"] / first["train CPU-s"] / growth
+    report({"One tree at scale": rows}, [f"{THREADS} threads, seed 0, default settings but one tree"], given.json)
+    if given.svg:
+        given.svg.write_text(drawing(rows))
+
+
+if __name__ == "__main__":
+    main()
