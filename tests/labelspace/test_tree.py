@@ -10,7 +10,7 @@ from longtail.errors import DataError, SettingError
 from longtail.labelspace.clustering import halves, k_clusters
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
 from longtail.labelspace.grow import balanced_tree, compressed, hierarchy_tree, huffman_tree, k_means_tree
-from longtail.labelspace.tree import INNER, LabelTree, tree_from_parents
+from longtail.labelspace.tree import INNER, LabelTree, imported, tree_from_parents
 
 
 def topics(n_topics: int, size: int, seed: int = 0) -> sp.csr_array:
@@ -149,6 +149,21 @@ def test_the_upper_part_of_a_tree() -> None:
     tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 7, 3, 5]))
     upper = tree.pruned_at(1)
     assert upper.n_children.tolist() == [2, 0, 0] and upper.label.tolist() == [-1, 1, 2]
+
+
+def test_trees_can_be_given_away_and_taken_back() -> None:
+    names = [f"label {i}" for i in range(13)]
+    tree = huffman_tree([4, 4, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 1])
+    table = tree.exported(names)
+    again = imported(table, names)
+    assert np.array_equal(again.label, tree.label) and np.array_equal(again.n_children, tree.n_children)
+    header, *lines = table.splitlines()
+    shuffled = "\n".join([header, *lines[::-1]])
+    assert sorted(imported(shuffled, names).label.tolist()) == sorted(tree.label.tolist())
+    with pytest.raises(DataError, match="line 2: not a node"):
+        imported("node\tparent\tlabel\n0\t-1\tunknown\n", names)
+    with pytest.raises(DataError, match="cannot stand in a table"):
+        LabelTree(np.array([1, 0]), np.array([-1, 0])).exported(["a\tb"])
 
 
 def test_what_is_no_tree_is_refused() -> None:

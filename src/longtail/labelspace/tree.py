@@ -123,6 +123,28 @@ class LabelTree:
 
         return "\n".join([title(0), *lines(0, "", depth)])
 
+    def exported(self, names: Sequence[str]) -> str:
+        """The tree as a table: a line ``node<TAB>parent<TAB>label`` for each node; −1 above the root, inner nodes unnamed."""
+        title = [names[label] if label != INNER else "" for label in self.label]
+        for name in title:
+            if "\t" in name or "\n" in name:
+                raise DataError(f"the label {name!r} cannot stand in a table", mend="Take tabs and line ends out of it")
+        rows = zip(range(self.n_nodes), self.parent.tolist(), title, strict=True)
+        return "node\tparent\tlabel\n" + "".join(f"{node}\t{parent}\t{name}\n" for node, parent, name in rows)
+
+
+def imported(table: str, names: Sequence[str]) -> LabelTree:
+    """The tree that ``exported`` wrote, or anybody else in its form; the order of the lines does not matter."""
+    ids = {name: i for i, name in enumerate(names)}
+    rows = [line.split("\t") for line in table.split("\n")[1:] if line]
+    for number, row in enumerate(rows, 2):
+        if len(row) != 3 or (row[2] and row[2] not in ids):
+            mend = "Write: node<TAB>parent<TAB>label, with known label names"
+            raise DataError(f"not a node of a tree: {row}", where=f"line {number}", mend=mend)
+    at = {row[0]: i for i, row in enumerate(rows)}
+    parent = [at.get(row[1], -1) for row in rows]
+    return tree_from_parents(parent, [ids[row[2]] if row[2] else INNER for row in rows])
+
 
 def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
     """The tree whose nodes, in any order, have these parents (−1 for the root) and labels (INNER for inner nodes).
