@@ -124,7 +124,7 @@ class LabelTree:
         return "\n".join([title(0), *lines(0, "", depth)])
 
     def exported(self, names: Sequence[str]) -> str:
-        """The tree as a table: a line ``node<TAB>parent<TAB>label`` for each node; −1 above the root, inner nodes unnamed."""
+        """The tree as a table: a line ``node<TAB>parent<TAB>label`` for each node; −1 above the root."""
         title = [names[label] if label != INNER else "" for label in self.label]
         for name in title:
             if "\t" in name or "\n" in name:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import local_rows
+from longtail.csr import local_rows, pointers
 from longtail.kernels import Floats, Ints, kernel
 from longtail.linear.solver import SOLVERS
 
@@ -46,18 +46,23 @@ class Solver:
         """
         indptr, indices, data, old = local_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
         indptr, indices, data = with_constant(indptr, indices, data, len(old))
-        signs = np.full((len(rows), len(positives)), -1, np.int8)
-        for child, samples in enumerate(positives):
-            signs[np.searchsorted(rows, samples), child] = 1
-        blocks = []
+        blocks, bias = [], []
         for start in range(0, len(positives), BLOCK):
-            block = np.ascontiguousarray(signs[:, start : start + BLOCK])
+            mine = positives[start : start + BLOCK]
+            signs = np.full((len(rows), len(mine)), -1, np.int8)
+            for child, samples in enumerate(mine):
+                signs[np.searchsorted(rows, samples), child] = 1
             setting = (weight[start : start + BLOCK], len(old) + 1, self.C, self.eps, self.max_passes, self.seed + seed)
-            blocks.append(SOLVERS[self.loss](indptr, indices, data, block, *setting)[0])
-        W = blocks[0] if len(blocks) == 1 else np.hstack(blocks)
-        ids, row_start, children, values = large_weights(W[:-1], self.prune)
+            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, *setting)
+            blocks.append(sparse(W[:-1], self.prune))  # at once: a wide node never holds all its weights dense
+            bias.append(W[-1].copy())
+        kept = blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")
+        lengths = np.diff(kept.indptr)
+        ids = np.flatnonzero(lengths)
+        row_start = pointers(lengths[ids])
         width = np.uint8 if len(positives) <= 256 else np.uint16
-        return NodeWeights(old[ids], row_start, children.astype(width), values.astype(np.float16), W[-1].copy())
+        values = kept.data.astype(np.float16)
+        return NodeWeights(old[ids], row_start, kept.indices.astype(width), values, np.concatenate(bias))
 
 
 @kernel
@@ -78,26 +83,31 @@ def with_constant(indptr: Ints, indices: Ints, data: Floats, column: int) -> tup
     return to_indptr, to_indices, to_data
 
 
+def sparse(W: Floats, prune: float) -> sp.csr_array:
+    """The weights of at least ``prune``."""
+    counts = count_large(W, prune)
+    indptr = pointers(counts)
+    columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    copy_large(W, prune, columns, values)
+    return sp.csr_array((values, columns, indptr), shape=W.shape)
+
+
 @kernel
-def large_weights(W: Floats, prune: float) -> tuple[Ints, Ints, Ints, Floats]:
-    """The rows of W that hold a weight of at least ``prune``: their ids, and these weights as CSR rows."""
-    n_kept, n_rows = 0, 0
+def count_large(W: Floats, prune: float) -> Ints:
+    """How many weights of each row are kept."""
+    counts = np.zeros(W.shape[0], np.int32)
     for j in range(W.shape[0]):
-        before = n_kept
         for b in range(W.shape[1]):
-            n_kept += abs(W[j, b]) >= prune
-        n_rows += n_kept > before
-    ids, row_start = np.empty(n_rows, np.int32), np.zeros(n_rows + 1, np.int32)
-    columns, values = np.empty(n_kept, np.int32), np.empty(n_kept, np.float32)
-    row, p = 0, 0
+            counts[j] += W[j, b] != 0 and abs(W[j, b]) >= prune
+    return counts
+
+
+@kernel
+def copy_large(W: Floats, prune: float, columns: Ints, values: Floats) -> None:
+    """Copy the weights that are kept, row after row."""
+    p = 0
     for j in range(W.shape[0]):
-        before = p
         for b in range(W.shape[1]):
-            if abs(W[j, b]) >= prune:
+            if W[j, b] != 0 and abs(W[j, b]) >= prune:
                 columns[p], values[p] = b, W[j, b]
                 p += 1
-        if p > before:
-            ids[row] = j
-            row += 1
-            row_start[row] = p
-    return ids, row_start, columns, values

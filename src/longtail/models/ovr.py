@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from longtail.errors import SettingError, suggest
 from longtail.kernels import Floats, parallel
+from longtail.linear.node import sparse
 from longtail.linear.scores import topk_linear
 from longtail.linear.solver import SOLVERS
 from longtail.models.base import Model, State, Valid
@@ -83,9 +84,7 @@ class OneVsRest(Model):
                 signs[columns.indices[columns.indptr[label] : columns.indptr[label + 1]], b] = 1
             setting = (np.ones(len(labels), np.float32), X.shape[1], self.C, self.eps, self.max_passes, self.seed)
             W, _ = SOLVERS[self.loss](X.indptr, X.indices, X.data, signs, *setting)
-            bias = W[-1].copy()
-            W[np.abs(W) < self.prune] = 0
-            return sp.csr_array(W[:-1]), bias
+            return sparse(W[:-1], self.prune), W[-1].copy()
 
         parts = []
         self.bias = np.full(self.n_labels, -np.inf, np.float32)  # labels without examples are never predicted
