@@ -1,6 +1,6 @@
 """How the cost of label trees grows with the number of labels: one tree on synthetic corpora of 10k, 100k and 670k labels.
 
-Prints a table and draws ``docs/plt-scaling.svg``: CPU seconds and peak memory against labels, beside n log n.
+Prints a table and draws ``docs/plt-scaling.svg``: CPU seconds against labels, beside n log n, with the peak memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from common import MB, THREADS, Row, Stopwatch, arguments, note, report
 from peers import run
 from synthetic import SIZES, synthetic
 
-WIDTH, HEIGHT, MARGIN = 640, 400, 60
+WIDTH, HEIGHT, MARGIN, RIGHT = 720, 400, 60, 140
 
 
 def measure(n_labels: int) -> Row:
@@ -39,14 +39,14 @@ def measure(n_labels: int) -> Row:
 
 
 def drawing(rows: list[Row]) -> str:
-    """CPU seconds against samples × log labels growth, both axes logarithmic, as an SVG picture."""
+    """CPU seconds against labels, beside n log n, both axes logarithmic, as an SVG picture."""
     low, high = log10(rows[0]["labels"]), log10(rows[-1]["labels"])
     seconds = [row["train CPU-s"] for row in rows]
     line = [seconds[0] * row["labels"] * log(row["labels"]) / (rows[0]["labels"] * log(rows[0]["labels"])) for row in rows]
     bottom, top = log10(min(seconds)) - 0.2, log10(max(*line, *seconds)) + 0.2
 
     def at(labels: float, value: float) -> tuple[float, float]:
-        x = MARGIN + (log10(labels) - low) / (high - low) * (WIDTH - 2 * MARGIN)
+        x = MARGIN + (log10(labels) - low) / (high - low) * (WIDTH - MARGIN - RIGHT)
         y = HEIGHT - MARGIN - (log10(value) - bottom) / (top - bottom) * (HEIGHT - 2 * MARGIN)
         return round(x, 1), round(y, 1)
 
@@ -63,9 +63,7 @@ def drawing(rows: list[Row]) -> str:
     for row, value in zip(rows, seconds, strict=True):
         x, y = at(row["labels"], value)
         text.append(f'<circle cx="{x}" cy="{y}" r="4" fill="#0b62a4"/>')
-        text.append(
-            f'<text x="{x}" y="{y + 22}" text-anchor="middle" fill="#0b62a4">{value:.0f} s, {row["peak MB"]:,.0f} MB</text>'
-        )
+        text.append(f'<text x="{x + 6}" y="{y + 20}" fill="#0b62a4">{value:.0f} s, {row["peak MB"]:,.0f} MB</text>')
         text.append(f'<text x="{x}" y="{HEIGHT - 24}" text-anchor="middle">{row["labels"]:,}</text>')
     x, y = at(rows[-1]["labels"], line[-1])
     text.append(f'<text x="{x}" y="{y - 10}" text-anchor="end" fill="#666">n log n</text></svg>')
