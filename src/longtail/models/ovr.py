@@ -21,7 +21,7 @@ BLOCK = 64  # labels solved together: four cache lines of weights per feature
 
 
 class OneVsRest(Model):
-    """A linear classifier for each label: the most accurate linear method, for up to some ten thousand labels.
+    """A linear classifier for each label: the most accurate linear method, for up to some thousand labels.
 
     For each label l, min ½‖w‖² + C Σᵢ max(0, 1 − yᵢ (w·xᵢ + b))², then weights below ``prune`` are dropped.
 

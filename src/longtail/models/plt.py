@@ -30,7 +30,7 @@ WIDE = 10  # fewest labels that each tree gives, where several are averaged or r
 
 
 class LabelTrees(Model):
-    """Trees of linear classifiers over clustered labels: as accurate as one per label, and far faster with many labels.
+    """Trees of linear classifiers over clustered labels: about as accurate as one per label, far faster with many labels.
 
     A label's probability is the product along its path, P(l | x) = Π P(node | parent, x) with P = exp(−loss of the margin);
     beam search finds the labels with the highest. Several trees are averaged.
