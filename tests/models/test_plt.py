@@ -105,6 +105,25 @@ def test_all_kinds_of_trees(tree: str, embedding: str) -> None:
     assert [tags[0].label for tags in tagger.predict(["ripe pear", "zinc ore"], k=1)] == ["fruit", "metal"]
 
 
+def test_trees_that_would_be_the_same_are_made_once(train: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("plt", tree="huffman", n_trees=3).fit(train)
+    assert len(tagger.model.trees) == 1  # type: ignore[attr-defined]
+    tagger.save(tmp_path / "m")
+    assert longtail.load(tmp_path / "m").predict(train.inputs) == tagger.predict(train.inputs)
+
+
+@pytest.mark.parametrize("n_labels", [200, 300, 70_000])
+def test_a_node_may_have_any_number_of_children(n_labels: int) -> None:
+    """Child numbers are stored as narrow as may be, and never too narrow."""
+    X = np.zeros((4, 3), np.float32)
+    X[[0, 1], 0] = X[[2, 3], 1] = 1
+    Y = sp.csr_array((np.ones(n_labels), np.arange(n_labels), [0, n_labels - 1, n_labels - 1, n_labels, n_labels]))
+    model = LabelTrees(tree="k-means", max_depth=1, n_trees=1, max_passes=3).fit(X, Y)
+    assert model.topk(X[2:3], 1).ids[0, 0] == n_labels - 1
+    again = LabelTrees(n_trees=1).restore(model.state())
+    assert again.topk(X[2:3], 1).ids[0, 0] == n_labels - 1
+
+
 @pytest.mark.parametrize(
     ("settings", "found"),
     [

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from longtail.errors import SettingError, suggest
 from longtail.kernels import Floats, parallel
-from longtail.linear.node import sparse
+from longtail.linear.node import BLOCK, sparse, with_constant
 from longtail.linear.scores import topk_linear
 from longtail.linear.solver import SOLVERS
 from longtail.models.base import Model, State, Valid
 from longtail.progress import Progress
 from longtail.topk import TopK
-
-BLOCK = 64  # labels solved together: four cache lines of weights per feature
 
 
 class OneVsRest(Model):
@@ -72,7 +70,8 @@ class OneVsRest(Model):
                 raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
         if not self.prune >= 0:
             raise SettingError(f"prune is {self.prune}", mend="It must be at least 0")
-        X, columns = with_constant(X), Y.tocsc()
+        indptr, indices, data = with_constant(X.indptr, X.indices, X.data, X.shape[1])
+        columns = Y.tocsc()
         # Labels of one block stop together, so those that need about as many passes share one: sort by frequency.
         order = np.argsort(-self.label_counts, kind="stable")
         order = order[self.label_counts[order] > 0].astype(np.int32)
@@ -82,8 +81,8 @@ class OneVsRest(Model):
             signs = np.full((X.shape[0], len(labels)), -1, np.int8)
             for b, label in enumerate(labels):
                 signs[columns.indices[columns.indptr[label] : columns.indptr[label + 1]], b] = 1
-            setting = (np.ones(len(labels), np.float32), X.shape[1], self.C, self.eps, self.max_passes, self.seed)
-            W, _ = SOLVERS[self.loss](X.indptr, X.indices, X.data, signs, *setting)
+            setting = (np.ones(len(labels), np.float32), X.shape[1] + 1, self.C, self.eps, self.max_passes, self.seed)
+            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, *setting)
             return sparse(W[:-1], self.prune), W[-1].copy()
 
         parts = []
@@ -108,9 +107,3 @@ class OneVsRest(Model):
         arrays = (state["data"], state["indices"], state["indptr"])
         self.W = sp.csr_array(arrays, shape=(self.n_features, len(state["bias"])))
         self.bias = state["bias"]
-
-
-def with_constant(X: sp.csr_array) -> sp.csr_array:
-    """X with a last column of ones, whose weight is the bias."""
-    ones = sp.csr_array(np.ones((X.shape[0], 1), np.float32))
-    return sp.hstack([X, ones], format="csr", dtype=np.float32)

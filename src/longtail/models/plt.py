@@ -78,12 +78,12 @@ class LabelTrees(Model):
         tree: balanced, k-means (clusters of any size), huffman (by frequency) or parents (the hierarchy of the label
         file). embedding: what labels are clustered by: pifa (their samples' features), indicator (their samples),
         cooccurrence, texts (words of their names and texts). fanout: children of a node. max_leaf: most labels below
-        a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are averaged. beam: nodes
-        opened at each level. loss, C, prune, eps, max_passes: of the linear models, as in ovr. negatives: a node
-        learns from the samples that have a label below it (positives), or also from those that the level above would
-        send there (matcher). positive_weight: power of the inverse propensity by which positives of rare labels
-        count more. tail: the same for scores, after training, which trades P@k for PSP@k; "auto" takes the best sum
-        of both on validation data. seed: of clusters and of the order of samples.
+        a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are averaged (balanced,
+        k-means). beam: nodes opened at each level. loss, C, prune, eps, max_passes: of the linear models, as in ovr.
+        negatives: a node learns from the samples that have a label below it (positives), or also from those that the
+        level above would send there (matcher). positive_weight: power of the inverse propensity by which positives
+        of rare labels count more. tail: the same for scores, after training, which trades P@k for PSP@k; "auto"
+        takes the best sum of both on validation data. seed: of clusters and of the order of samples.
         """
         self.tree, self.embedding, self.fanout, self.max_leaf, self.max_depth = tree, embedding, fanout, max_leaf, max_depth
         self.n_trees, self.beam, self.loss, self.C, self.prune = n_trees, beam, loss, C, prune
@@ -120,7 +120,7 @@ class LabelTrees(Model):
         self._log_propensity = np.log(inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
         vectors = self._label_vectors(X, Y)
         self.trees: list[LinearTree] = []
-        for number in range(self.n_trees):
+        for number in range(self.n_trees if vectors is not None else 1):  # without clusters all trees would be the same
             with progress.stage("clusters", 1) as stage:
                 tree = self._grow(vectors, labels, self.seed + number)
                 stage.advance()
@@ -164,17 +164,13 @@ class LabelTrees(Model):
         n_rows = np.diff(samples.indptr)
         n_rows[0] = X.shape[0]  # the root also learns from samples without labels
         work_of = n_rows[inner].astype(np.int64) * tree.n_children[inner]
-        levels = (
-            [inner]
-            if self.negatives == "positives"
-            else [inner[tree.depth[inner] == d] for d in np.unique(tree.depth[inner])]
-        )
+        by_level = self.negatives == "matcher"
+        levels = [inner[tree.depth[inner] == d] for d in np.unique(tree.depth[inner])] if by_level else [inner]
         nodes: dict[int, NodeWeights] = {}
         with progress.stage("nodes", int(work_of.sum())) as stage:
             for level in levels:
-                matched = (
-                    self._matched(tree, nodes, X, int(tree.depth[level[0]])) if level[0] > 0 and len(levels) > 1 else None
-                )
+                below_root = by_level and level[0] > 0
+                matched = self._matched(tree, nodes, X, int(tree.depth[level[0]])) if below_root else None
 
                 def train(node: int, matched: sp.csc_array | None = matched) -> NodeWeights:
                     rows = column(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
@@ -212,8 +208,7 @@ class LabelTrees(Model):
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
         tail = self.chosen_tail if self.tail == AUTO else float(self.tail)
-        n_seen = self.n_seen
-        wide = k if self.n_trees == 1 and not tail else min(max(2 * k, WIDE), n_seen)
+        wide = k if len(self.trees) == 1 and not tail else min(max(2 * k, WIDE), self.n_seen)
         setting: dict[str, Any] = {"beam": max(self.beam, k), "loss": self.loss, "threads": self.threads}
         best = beam_topk(self.trees, X, wide if tail else k, wide=wide, **setting)
         return best if not tail else self._lifted(best, k, tail)
@@ -234,7 +229,7 @@ class LabelTrees(Model):
 
     def _restore(self, state: State) -> None:
         self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
-        self.trees = [tree_of(part) for part in parts_of(state, self.n_trees)]
+        self.trees = [tree_of(part) for part in parts_of(state)]
 
 
 def column(matrix: sp.csc_array, j: int) -> Ints:
@@ -243,9 +238,9 @@ def column(matrix: sp.csc_array, j: int) -> Ints:
     return rows
 
 
-def parts_of(state: State, n_trees: int) -> Iterator[State]:
+def parts_of(state: State) -> Iterator[State]:
     """The arrays of each tree."""
-    for number in range(n_trees):
+    for number in range(sum(name.endswith(".n_children") for name in state)):
         prefix = f"{number}."
         yield {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, Longs, kernel, parallel
 from longtail.labelspace.tree import LabelTree
-from longtail.linear.node import NodeWeights
+from longtail.linear.node import NodeWeights, narrowest
 from longtail.topk import NO_LABEL, TopK
 
 ROWS = 256
@@ -71,7 +71,7 @@ class TreeWeights:
         return {
             "node_rows": np.diff(self.node_start).astype(np.int32),
             "features": self.features,
-            "row_lengths": lengths.astype(np.uint8 if lengths.max(initial=0) < 256 else np.uint16),
+            "row_lengths": lengths.astype(narrowest(int(lengths.max(initial=0)))),
             "children": self.children,
             "values": self.values.astype(np.float16),
             "bias": self.bias,
