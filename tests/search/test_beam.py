@@ -33,7 +33,7 @@ def brute_force(tree: LabelTree, dense: dict[int, np.ndarray], x: np.ndarray) ->
     for node in np.flatnonzero(tree.n_children):
         margin = x @ dense[node][:-1] + dense[node][-1]
         children = slice(tree.first_child[node], tree.first_child[node + 1])
-        score[children] = score[node] - np.maximum(0, 1 - margin) ** 2
+        score[children] = score[node] - np.maximum(0, 1 - margin) ** 3
     out = np.empty((tree.label != INNER).sum())
     out[tree.label[tree.label != INNER]] = score[tree.label != INNER]
     return out

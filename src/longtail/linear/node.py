@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import local_rows, pointers
-from longtail.kernels import Floats, Ints, kernel
+from longtail.kernels import Floats, Ints, kernel, parallel
 from longtail.linear.solver import SOLVERS
 
 BLOCK = 64  # labels solved together: four cache lines of weights per feature
@@ -39,23 +39,26 @@ class Solver:
     prune: float
     seed: int
 
-    def train(self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int) -> NodeWeights:
+    def train(
+        self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None = 1
+    ) -> NodeWeights:
         """Classifiers of the children of a node from the samples ``rows``; ``positives`` are the samples of each child.
 
         ``weight`` says how much more a positive sample of each child counts than a negative one.
         """
         indptr, indices, data, old = local_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
         indptr, indices, data = with_constant(indptr, indices, data, len(old))
-        blocks, bias = [], []
-        for start in range(0, len(positives), BLOCK):
+
+        def solve(start: int) -> tuple[sp.csr_array, Floats]:
             mine = positives[start : start + BLOCK]
             signs = np.full((len(rows), len(mine)), -1, np.int8)
             for child, samples in enumerate(mine):
                 signs[np.searchsorted(rows, samples), child] = 1
             setting = (weight[start : start + BLOCK], len(old) + 1, self.C, self.eps, self.max_passes, self.seed + seed)
             W, _ = SOLVERS[self.loss](indptr, indices, data, signs, *setting)
-            blocks.append(sparse(W[:-1], self.prune))  # at once: a wide node never holds all its weights dense
-            bias.append(W[-1].copy())
+            return sparse(W[:-1], self.prune), W[-1].copy()  # at once: a wide node never holds all its weights dense
+
+        blocks, bias = zip(*parallel(solve, range(0, len(positives), BLOCK), threads), strict=True)
         kept = blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")
         lengths = np.diff(kept.indptr)
         ids = np.flatnonzero(lengths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil, log2
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, 
 from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
 from longtail.labelspace.propensity import inverse_propensity
 from longtail.labelspace.tree import INNER, LabelTree
-from longtail.linear.node import NodeWeights, Solver
+from longtail.linear.node import BLOCK, NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
 from longtail.models.base import Model, State, Valid
 from longtail.progress import Progress
@@ -25,6 +26,9 @@ TREES = ("balanced", "k-means", "huffman", "parents")
 EMBEDDINGS = ("pifa", "indicator", "cooccurrence", "texts")
 NEGATIVES = ("positives", "matcher")
 TERMS = 128  # features of a label that take part in clustering
+MANY_LABELS = 50_000  # from here on one tree has to do: time, memory and size grow with each
+FLAT = 1024  # most labels for a first tree of one level
+MOST_DOUBLINGS = 9  # 512 children of a node, unless more are asked for
 AUTO = "auto"
 WIDE = 10  # fewest labels that each tree gives, where several are averaged or reordered
 
@@ -32,8 +36,8 @@ WIDE = 10  # fewest labels that each tree gives, where several are averaged or r
 class LabelTrees(Model):
     """Trees of linear classifiers over clustered labels: about as accurate as one per label, far faster with many labels.
 
-    A label's probability is the product along its path, P(l | x) = Π P(node | parent, x) with P = exp(−loss of the margin);
-    beam search finds the labels with the highest. Several trees are averaged.
+    A label's probability is the product along its path, P(l | x) = Π P(node | parent, x) with P = exp(−gap³) of the gap
+    that a margin leaves to 1; beam search finds the labels with the highest. Several trees are averaged.
 
     Presets: ``parabel`` (balanced binary trees, leaves of 100 labels, 3 trees), ``bonsai`` (k-means, 100 children, shallow,
     3 trees), ``xr-linear`` (32 children, negatives also from the matcher above, 1 tree), and ``best``, the defaults.
@@ -45,9 +49,12 @@ class LabelTrees(Model):
 
     presets: ClassVar = {
         "best": {},
-        "parabel": {"fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "ngrams": 1},
+        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "ngrams": 1},
         "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "ngrams": 1},
-        "xr-linear": {"fanout": 32, "max_leaf": 100, "n_trees": 1, "beam": 10, "negatives": "matcher", "ngrams": 1},
+        "xr-linear": {
+            **{"tree": "balanced", "fanout": 32, "max_leaf": 100, "n_trees": 1, "beam": 10},
+            **{"negatives": "matcher", "ngrams": 1},
+        },
     }
 
     chosen_tail = 0.0  # what "auto" has found
@@ -55,12 +62,12 @@ class LabelTrees(Model):
     def __init__(
         self,
         *,
-        tree: str = "balanced",
+        tree: str = "k-means",
         embedding: str = "pifa",
-        fanout: int = 512,
+        fanout: int | None = None,
         max_leaf: int = 100,
         max_depth: int = 3,
-        n_trees: int = 3,
+        n_trees: int | None = None,
         beam: int = 10,
         loss: str = "squared_hinge",
         C: float = 1.0,
@@ -75,15 +82,17 @@ class LabelTrees(Model):
     ) -> None:
         """Store the settings.
 
-        tree: balanced, k-means (clusters of any size), huffman (by frequency) or parents (the hierarchy of the label
+        tree: k-means (clusters of any size), balanced, huffman (by frequency) or parents (the hierarchy of the label
         file). embedding: what labels are clustered by: pifa (their samples' features), indicator (their samples),
-        cooccurrence, texts (words of their names and texts). fanout: children of a node. max_leaf: most labels below
-        a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are averaged (balanced,
-        k-means). beam: nodes opened at each level. loss, C, prune, eps, max_passes: of the linear models, as in ovr.
-        negatives: a node learns from the samples that have a label below it (positives), or also from those that the
-        level above would send there (matcher). positive_weight: power of the inverse propensity by which positives
-        of rare labels count more. tail: the same for scores, after training, which trades P@k for PSP@k; "auto"
-        takes the best sum of both on validation data. seed: of clusters and of the order of samples.
+        cooccurrence, texts (words of their names and texts). fanout: children of a node; by default about the root of
+        twice the number of labels, and of up to 1,024 labels a first tree without clusters. max_leaf: most labels
+        below a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are averaged (k-means,
+        balanced); by default 3, and 1 where 50,000 labels or more have samples. beam: nodes opened at each level.
+        loss, C, prune, eps, max_passes: of the linear models, as in ovr. negatives: a node learns from the samples
+        that have a label below it (positives), or also from those that the level above would send there (matcher).
+        positive_weight: power of the inverse propensity by which positives of rare labels count more. tail: the same
+        for scores, after training, which trades P@k for PSP@k; "auto" takes the best sum of both on validation data.
+        seed: of clusters and of the order of samples.
         """
         self.tree, self.embedding, self.fanout, self.max_leaf, self.max_depth = tree, embedding, fanout, max_leaf, max_depth
         self.n_trees, self.beam, self.loss, self.C, self.prune = n_trees, beam, loss, C, prune
@@ -106,12 +115,12 @@ class LabelTrees(Model):
             if getattr(self, name) not in known:
                 raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
         for name in ("max_leaf", "max_depth", "n_trees", "beam", "C", "eps", "max_passes"):
-            if not 0 < getattr(self, name) < 2**31:
+            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
                 raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
         for name in ("prune", "positive_weight", "tail"):
             if getattr(self, name) != AUTO and not getattr(self, name) >= 0:
                 raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be at least 0")
-        if self.fanout < 2:
+        if self.fanout is not None and self.fanout < 2:
             raise SettingError(f"fanout is {self.fanout}", mend="It must be at least 2")
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
@@ -120,9 +129,10 @@ class LabelTrees(Model):
         self._log_propensity = np.log(inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
         vectors = self._label_vectors(X, Y)
         self.trees: list[LinearTree] = []
-        for number in range(self.n_trees if vectors is not None else 1):  # without clusters all trees would be the same
+        n_trees = self.n_trees or (1 if len(labels) >= MANY_LABELS else 3)
+        for number in range(n_trees if vectors is not None else 1):  # without clusters all trees would be the same
             with progress.stage("clusters", 1) as stage:
-                tree = self._grow(vectors, labels, self.seed + number)
+                tree = self._grow(vectors, labels, number)
                 stage.advance()
             self.trees.append(LinearTree(tree, self._train(tree, X, Y, progress)))
 
@@ -141,7 +151,7 @@ class LabelTrees(Model):
         texts = self.labels.texts or ("",) * len(self.labels)
         return label_texts([f"{name} {text}" for name, text in zip(self.labels.names, texts, strict=True)])
 
-    def _grow(self, vectors: sp.csr_array, labels: Ints, seed: int) -> LabelTree:
+    def _grow(self, vectors: sp.csr_array, labels: Ints, number: int) -> LabelTree:
         if self.tree == "huffman":
             return huffman_tree(self.label_counts)
         if self.tree == "parents":
@@ -149,11 +159,11 @@ class LabelTrees(Model):
                 mend = "Give a file labels.tsv with the columns name, text and parents beside the data"
                 raise SettingError("tree=parents needs the parents of the labels", mend=mend)
             return hierarchy_tree(self.labels.parents, self.labels.names, labels)
+        fanout = self.fanout or default_fanout(len(labels), number)
+        setting: dict[str, Any] = {"seed": self.seed + number, "threads": self.threads}
         if self.tree == "k-means":
-            setting: dict[str, Any] = {"k": self.fanout, "max_depth": self.max_depth}
-            return k_means_tree(vectors, labels, **setting, seed=seed, threads=self.threads)
-        setting = {"fanout": self.fanout, "max_leaf": self.max_leaf}
-        return balanced_tree(vectors, labels, **setting, seed=seed, threads=self.threads)
+            return k_means_tree(vectors, labels, k=fanout, max_depth=self.max_depth, **setting)
+        return balanced_tree(vectors, labels, fanout=fanout, max_leaf=self.max_leaf, **setting)
 
     def _train(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> TreeWeights:
         """The linear models of all inner nodes: of one level after the other where the matcher chooses negatives."""
@@ -172,18 +182,21 @@ class LabelTrees(Model):
                 below_root = by_level and level[0] > 0
                 matched = self._matched(tree, nodes, X, int(tree.depth[level[0]])) if below_root else None
 
-                def train(node: int, matched: sp.csc_array | None = matched) -> NodeWeights:
+                def train(node: int, threads: int | None = 1, matched: sp.csc_array | None = matched) -> NodeWeights:
                     rows = column(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
                     if matched is not None:
                         rows = np.union1d(rows, column(matched, node))
                     children = range(tree.first_child[node], tree.first_child[node + 1])
                     positives = [column(samples, child) for child in children]
-                    return solver.train(X, rows, positives, weight[children.start : children.stop], node)
+                    return solver.train(X, rows, positives, weight[children.start : children.stop], node, threads)
 
-                largest_first = level[np.argsort(-n_rows[level] * tree.n_children[level], kind="stable")]
-                for node, model in zip(
-                    largest_first.tolist(), parallel(train, largest_first.tolist(), self.threads), strict=True
-                ):
+                def trained(level: list[int]) -> Iterator[NodeWeights]:
+                    if level[0] == 0 and tree.n_children[0] > BLOCK:  # up to half of all time: threads share its blocks
+                        yield train(level.pop(0), self.threads)
+                    yield from parallel(train, level, self.threads)
+
+                largest_first = level[np.argsort(-n_rows[level] * tree.n_children[level], kind="stable")].tolist()
+                for node, model in zip(largest_first, trained(largest_first[:]), strict=True):
                     nodes[node] = model
                     stage.advance(int(n_rows[node]) * int(tree.n_children[node]))
         return TreeWeights.assembled(tree, nodes)
@@ -230,6 +243,17 @@ class LabelTrees(Model):
     def _restore(self, state: State) -> None:
         self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
         self.trees = [tree_of(part) for part in parts_of(state)]
+
+
+def default_fanout(n_labels: int, number: int) -> int:
+    """About as many clusters as labels in each; of few labels, the first tree has no clusters: one classifier per label.
+
+    >>> [default_fanout(n, number=0) for n in (159, 1000, 30_000, 1_000_000)], default_fanout(1000, number=1)
+    ([256, 1024, 256, 512], 64)
+    """
+    flat = number == 0 and n_labels <= FLAT
+    doublings = ceil(log2(n_labels) if flat else log2(2 * n_labels) / 2)
+    return 1 << max(doublings if flat else min(doublings, MOST_DOUBLINGS), 1)
 
 
 def column(matrix: sp.csc_array, j: int) -> Ints:

@@ -153,11 +153,15 @@ def beam_topk(
 
 @kernel
 def log_probability(margin: float, link: int) -> float:
-    """The logarithm of what a margin says: exp(−loss), the loss being the one that the model was trained with."""
+    """The logarithm of the probability that a margin stands for.
+
+    For the squared hinge exp(−gap³), the gap being what is missing to a margin of 1: as PECOS does. The cube forgives
+    small gaps and punishes large ones, which a product along a path needs (docs/methods/plt.md).
+    """
     if link == LOGISTIC:
         return -np.log1p(np.exp(-margin)) if margin > -30 else margin
     gap = max(np.float32(0), np.float32(1) - margin)
-    return -gap * gap
+    return -gap * gap * gap
 
 
 @kernel
