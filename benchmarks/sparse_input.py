@@ -60,13 +60,19 @@ def sparse_matmul(n_features: int) -> System:
     return forward, torch.optim.Adam([weight], lr=RATE)
 
 
+def nothing(n_features: int) -> System:
+    """No layer: what the head takes."""
+    return lambda x: torch.ones(x.shape[0], D, requires_grad=True), torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+
+
 SYSTEMS: dict[str, Callable[[int], System]] = {
     "RowTable + RowAdagrad": partial(row_table, kind=RowAdagrad),
     "RowTable + LazyAdam": partial(row_table, kind=LazyAdam),
     PEER: partial(embedding_bag, kind=torch.optim.SparseAdam),
     "EmbeddingBag + Adagrad": partial(embedding_bag, kind=torch.optim.Adagrad),
-    SLOW: sparse_matmul,
 }
+ALONE: dict[str, Callable[[int], System]] = {SLOW: sparse_matmul}  # a head would not show beside it
+HEADED: dict[str, Callable[[int], System]] = {"the head alone": nothing}
 
 
 class Head:
@@ -109,8 +115,9 @@ def train_on(given: list[tuple[sp.csr_array, sp.csr_array]], system: System, hea
 def measure(X: sp.csr_array, Y: sp.csr_array, size: int, with_head: bool) -> list[Row]:
     """One table of seconds: a row for each system."""
     given = list(batches(X, Y, size))
-    built = {name: (make(X.shape[1]), Head(Y.shape[1]) if with_head else None) for name, make in SYSTEMS.items()}
-    took: dict[str, list[float]] = {name: [] for name in SYSTEMS}
+    systems = SYSTEMS | (HEADED if with_head else ALONE)
+    built = {name: (make(X.shape[1]), Head(Y.shape[1]) if with_head else None) for name, make in systems.items()}
+    took: dict[str, list[float]] = {name: [] for name in systems}
     for turn in range(min(TURNS, len(given) // TURN)):
         mine = given[turn * TURN : (turn + 1) * TURN]
         for name, parts in built.items():
@@ -125,8 +132,10 @@ def measure(X: sp.csr_array, Y: sp.csr_array, size: int, with_head: bool) -> lis
 
 def main() -> None:
     """Run and print."""
-    given = arguments(__doc__, repeat=None).parse_args()
-    torch.set_num_threads(THREADS)
+    parser = arguments(__doc__, repeat=None)
+    parser.add_argument("--threads", type=int, default=THREADS, help="of each system (%(default)s); 1 on a busy machine")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
     torch.manual_seed(0)
     warnings.filterwarnings("ignore", "Sparse")  # support is in beta; invariants are not checked
     train = corpus(CORPUS)
@@ -138,7 +147,7 @@ def main() -> None:
     }
     notes = [
         f"{CORPUS}: {X.shape[0]:,} texts, {X.shape[1]:,} features, {X.nnz / X.shape[0]:.0f} a text; "
-        f"{train.n_labels} labels; {D} wide; {THREADS} threads",
+        f"{train.n_labels} labels; {D} wide; threads: {given.threads}",
         f"the median of at most {TURNS} turns of {TURN} batches; torch.sparse: of one batch in each turn",
     ]
     report(tables, notes, given.json)
