@@ -16,6 +16,7 @@ LAYERS = [
     ["features"],
     ["labelspace"],
     ["linear"],
+    ["nn"],
     ["search"],
     ["models"],
     ["metrics"],

@@ -35,6 +35,15 @@ def test_import_and_help_stay_light(code: str) -> None:
     assert out.stdout.strip() == "[]"
 
 
+def test_no_linear_method_loads_torch() -> None:
+    """It takes seconds, and may not be installed."""
+    names = ("tagger", "bundle", "cli.commands", "cli.demo", "models.ovr", "models.plt", "models.popularity")
+    code = "; ".join(f"import longtail.{name}" for name in names)
+    check = f"import sys; {code}; print('torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
+
+
 def test_parallel_keeps_the_order_and_passes_errors_on() -> None:
     assert list(parallel(lambda x: x * x, range(50), threads=3)) == [x * x for x in range(50)]
     assert list(parallel(str, [], threads=3)) == []

@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import DataError
-from longtail.kernels import Floats, Ints, Longs, kernel
+from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel
 
 NARROW = 2**31 - 1
+ZERO = np.float32(0)
 
 
 def pointers(counts: Ints | Longs) -> Ints | Longs:
@@ -113,3 +114,20 @@ def local_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: 
             q += 1
         to_indptr[i + 1] = q
     return to_indptr, to_indices, to_data, old
+
+
+@fast_kernel
+def weighted_sum(indices: Ints, data: Floats, start: int, end: int, W: Floats, out: Floats) -> None:
+    """out[b] = Σ x_j W[j, b] over the non-zeros of one sample, four at a time to spare loads and stores of ``out``."""
+    for b in range(len(out)):
+        out[b] = ZERO
+    by_four = start + (end - start) // 4 * 4
+    for p in range(start, by_four, 4):
+        x0, x1, x2, x3 = data[p], data[p + 1], data[p + 2], data[p + 3]
+        w0, w1, w2, w3 = W[indices[p]], W[indices[p + 1]], W[indices[p + 2]], W[indices[p + 3]]
+        for b in range(len(out)):
+            out[b] += x0 * w0[b] + x1 * w1[b] + x2 * w2[b] + x3 * w3[b]
+    for p in range(by_four, end):
+        x, w = data[p], W[indices[p]]
+        for b in range(len(out)):
+            out[b] += x * w[b]

@@ -17,29 +17,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from longtail.csr import weighted_sum
 from longtail.kernels import Floats, Ints, fast_kernel
 
 Signs = NDArray[np.int8]
 
 ZERO, HALF, ONE = np.float32(0), np.float32(0.5), np.float32(1)
 ROOT_STEPS, ROOT_PRECISION = 20, np.float32(1e-3)
-
-
-@fast_kernel
-def margins(indices: Ints, data: Floats, start: int, end: int, W: Floats, out: Floats) -> None:
-    """out[b] = Σ x_j W[j, b] over the non-zeros of one sample, four at a time to spare loads and stores of ``out``."""
-    for b in range(len(out)):
-        out[b] = ZERO
-    by_four = start + (end - start) // 4 * 4
-    for p in range(start, by_four, 4):
-        x0, x1, x2, x3 = data[p], data[p + 1], data[p + 2], data[p + 3]
-        w0, w1, w2, w3 = W[indices[p]], W[indices[p + 1]], W[indices[p + 2]], W[indices[p + 3]]
-        for b in range(len(out)):
-            out[b] += x0 * w0[b] + x1 * w1[b] + x2 * w2[b] + x3 * w3[b]
-    for p in range(by_four, end):
-        x, w = data[p], W[indices[p]]
-        for b in range(len(out)):
-            out[b] += x * w[b]
 
 
 @fast_kernel
@@ -96,7 +80,7 @@ def squared_hinge(
             for p in range(start, end):
                 square += data[p] * data[p]
             rate = ONE / (square + largest_ridge)  # exact where weights are 1, a shorter step elsewhere
-            margins(indices, data, start, end, W, margin)
+            weighted_sum(indices, data, start, end, W, margin)
             a, y, largest = alpha[i], Y[i], ZERO
             for b in range(n_block):
                 old, sign = a[b], np.float32(y[b])
@@ -176,7 +160,7 @@ def logistic(
             square = ZERO
             for p in range(start, end):
                 square += data[p] * data[p]
-            margins(indices, data, start, end, W, margin)
+            weighted_sum(indices, data, start, end, W, margin)
             t, y = T[i], Y[i]
             for b in range(n_block):
                 z = y[b] * margin[b]
