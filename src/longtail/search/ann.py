@@ -22,7 +22,7 @@ from longtail.topk import TopK
 
 CELLS = 2.0  # times the square root of the number of labels
 SAMPLE, ROUNDS = 64, 8  # of k-means: vectors for each cell; passes
-TRIALS, TRIAL_K = 300, 10  # queries that tell how far cells must be searched
+TRIALS, TRIAL_K = 300, 10  # queries that tell how far to search, and how many labels are searched for each
 BLOCK = 2048  # rows of one matrix multiplication
 FIRST = 8  # nearest cells, scanned before any other
 SPREADS = np.float32(2.5)  # an estimate counts as close enough within so many standard deviations of its error
@@ -49,6 +49,7 @@ class CellIndex:
     """
 
     V: Floats  # [n_labels, d]
+    mean: Floats  # [d] of V
     rotation: Floats  # [d, d] rows of a random orthogonal matrix
     centres: Floats  # [n_cells, d]
     spread: Floats  # [n_cells] root mean square distance of the vectors of a cell from its centre
@@ -56,7 +57,7 @@ class CellIndex:
     ids: Ints  # [n_labels] cell after cell
     factor: Floats  # [n_labels] in the order of ids: estimate = centre·q + factor · (signs · rotated q)
     signs: Words  # [n_labels · n_words] in the order of ids; within a cell, all first words, then all second, …
-    reach: float  # a cell may hold a score of centre·q + reach · spread · |q|
+    reach: float  # how far to search, see ``may_hold``
 
     @classmethod
     def build(cls, V: Floats, *, seed: int = 0, recall: float = 0.99, queries: Floats | None = None) -> CellIndex:
@@ -76,8 +77,9 @@ class CellIndex:
         if queries is None:
             queries = V
         trials = queries[np.sort(random.choice(len(queries), min(TRIALS, len(queries)), replace=False))]
-        reach = needed_reach(V, trials, cell, centres, spread, recall)
-        return cls(V, rotation, centres, spread, cell_start, ids, factor, signs, reach)
+        mean = V.mean(axis=0, dtype=np.float64).astype(np.float32)
+        reach = needed_reach(V, mean, trials, cell, centres, spread, recall)
+        return cls(V, mean, rotation, centres, spread, cell_start, ids, factor, signs, reach)
 
     def topk(self, Q: Floats, k: int, threads: int | None = None) -> TopK:
         """About the k labels with the largest inner products; scores are exact."""
@@ -86,7 +88,7 @@ class CellIndex:
         def work(start: int) -> None:
             part = slice(start, start + ROWS)
             search_rows(
-                Q[part], self.V, self.rotation, self.centres, self.spread, self.cell_start, self.ids, self.factor,
+                Q[part], self.V, self.mean, self.rotation, self.centres, self.spread, self.cell_start, self.ids, self.factor,
                 self.signs, self.reach, ids[part], scores[part],
             )  # fmt: skip
 
@@ -101,6 +103,7 @@ class CellIndex:
         """As stored."""
         return {
             "vectors": self.V,
+            "mean": self.mean,
             "rotation": self.rotation,
             "centres": self.centres,
             "spread": self.spread,
@@ -154,18 +157,20 @@ def encoded(V: Floats, ids: Ints, cell_start: Longs, centres: Floats, rotation: 
     return factor, signs, spread
 
 
-def needed_reach(V: Floats, trials: Floats, cell: Ints, centres: Floats, spread: Floats, recall: float) -> float:
+def needed_reach(
+    V: Floats, mean: Floats, trials: Floats, cell: Ints, centres: Floats, spread: Floats, recall: float
+) -> float:
     """The reach with which so many of the true best labels of the trials lie in cells that are searched.
 
-    The search itself loses as many again, so half of what may be lost is allowed here.
+    Estimates lose some more, so only half of what may be lost is allowed here.
     """
     k = min(TRIAL_K, len(V))
     best = blockwise_topk(V, trials, k)
-    length = np.linalg.norm(trials, axis=1, keepdims=True)
     own = cell[best.ids]  # [n_trials, k]
-    gap = best.scores[:, -1:] - np.einsum("nd,nkd->nk", trials, centres[own])
-    width = spread[own] * length
-    reach = np.divide(gap, width, out=np.full(gap.shape, -1, np.float32), where=width > 0)
+    last = best.scores[:, -1:]
+    gap = last - np.einsum("nd,nkd->nk", trials, centres[own])
+    width = spread[own] * (last - (trials @ mean)[:, None])
+    reach = np.divide(gap, width, out=np.zeros_like(gap), where=width > 0)
     return max(0.0, float(np.quantile(reach, (1 + recall) / 2)))
 
 
@@ -247,9 +252,19 @@ def scan_cell(planes: Words, slope: float, base: float, least: float, signs: Wor
 
 
 @kernel
+def may_hold(centre: float, reach: float, scores: Floats, mean: float) -> bool:
+    """Whether a cell may hold a label better than the last of the best so far, judged by the score of its centre.
+
+    How far scores within a cell lie apart is measured by how far the tenth best lies above the mean of all labels: that
+    holds for long and short queries, near to labels and far from them, and if all labels have something in common.
+    """
+    return centre + reach * (scores[min(TRIAL_K, len(scores)) - 1] - mean) > scores[-1]
+
+
+@kernel
 def search_rows(
-    Q: Floats, V: Floats, rotation: Floats, centres: Floats, spread: Floats, cell_start: Longs, cell_ids: Ints,
-    factor: Floats, signs: Words, reach: float, ids: Ints, scores: Floats,
+    Q: Floats, V: Floats, mean_vector: Floats, rotation: Floats, centres: Floats, spread: Floats, cell_start: Longs,
+    cell_ids: Ints, factor: Floats, signs: Words, reach: float, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
     """Fill ids and scores [n_rows, k] with the best labels of each query."""
     n_cells, n_words, last = len(centres), len(signs) // len(V), ids.shape[1] - 1
@@ -264,13 +279,13 @@ def search_rows(
             n_first = insert(c, near[c], first, first_near, n_first)
         for c in first:
             near[c] = NEVER  # not a second time
-        length = np.float32(np.sqrt(inner(q, q)))
+        mean = inner(q, mean_vector)
         step, total = query_planes(q, rotation, planes)
-        slope, base = np.float32(2 * step), np.float32(SPREADS * ERROR * length - step * total)
+        slope, base = np.float32(2 * step), np.float32(SPREADS * ERROR * np.sqrt(inner(q, q)) - step * total)
         for at in range(n_first + n_cells):
             c = first[at] if at < n_first else at - n_first
             centre = first_near[at] if at < n_first else near[c]
-            if at >= n_first and centre + np.float32(reach) * spread[c] * length <= scores[row, last]:
+            if at >= n_first and filled > last and not may_hold(centre, reach * spread[c], scores[row], mean):
                 continue
             start, end = cell_start[c], cell_start[c + 1]
             least = max(scores[row, last] - centre, LOW)
