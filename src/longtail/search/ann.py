@@ -82,8 +82,11 @@ class CellIndex:
         return cls(V, mean, rotation, centres, spread, cell_start, ids, factor, signs, reach)
 
     def topk(self, Q: Floats, k: int, threads: int | None = None) -> TopK:
-        """About the k labels with the largest inner products; scores are exact."""
-        ids, scores = empty_topk(len(Q), k)
+        """About the k labels with the largest inner products; scores are exact.
+
+        At least ten are searched for, since that is what ``reach`` was learned for.
+        """
+        ids, scores = empty_topk(len(Q), max(k, min(TRIAL_K, len(self.V))))
 
         def work(start: int) -> None:
             part = slice(start, start + ROWS)
@@ -97,7 +100,7 @@ class CellIndex:
         else:
             for _ in parallel(work, range(0, len(Q), ROWS), threads):
                 pass
-        return TopK(ids, scores)
+        return TopK(ids[:, :k], scores[:, :k])
 
     def state(self) -> dict[str, NDArray[Any]]:
         """As stored."""
@@ -162,7 +165,7 @@ def needed_reach(
 ) -> float:
     """The reach with which so many of the true best labels of the trials lie in cells that are searched.
 
-    Estimates lose some more, so only half of what may be lost is allowed here.
+    Estimates lose some more, and real queries differ from the trials, so only a quarter of what may be lost is allowed here.
     """
     k = min(TRIAL_K, len(V))
     best = blockwise_topk(V, trials, k)
@@ -171,7 +174,7 @@ def needed_reach(
     gap = last - np.einsum("nd,nkd->nk", trials, centres[own])
     width = spread[own] * (last - (trials @ mean)[:, None])
     reach = np.divide(gap, width, out=np.zeros_like(gap), where=width > 0)
-    return max(0.0, float(np.quantile(reach, (1 + recall) / 2)))
+    return max(0.0, float(np.quantile(reach, (3 + recall) / 4)))
 
 
 @fast_kernel
@@ -285,7 +288,9 @@ def search_rows(
         for at in range(n_first + n_cells):
             c = first[at] if at < n_first else at - n_first
             centre = first_near[at] if at < n_first else near[c]
-            if at >= n_first and filled > last and not may_hold(centre, reach * spread[c], scores[row], mean):
+            if at >= n_first and (
+                centre == NEVER or (filled > last and not may_hold(centre, reach * spread[c], scores[row], mean))
+            ):
                 continue
             start, end = cell_start[c], cell_start[c + 1]
             least = max(scores[row, last] - centre, LOW)
