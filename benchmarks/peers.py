@@ -22,6 +22,7 @@ from typing import Any
 from common import ROOT, THREADS, cache, memory, note
 
 PINS = {
+    "faiss": ["faiss-cpu==1.15.1", "numpy", "scipy"],
     "libmultilabel": ["libmultilabel==0.10.0"],
     "napkinxc": ["napkinxc==0.7.2"],
     "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
