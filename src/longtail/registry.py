@@ -14,6 +14,7 @@ METHODS = {
     "popularity": "longtail.models.popularity:Popularity",
     "ovr": "longtail.models.ovr:OneVsRest",
     "plt": "longtail.models.plt:LabelTrees",
+    "glas": "longtail.models.glas:Glas",
 }
 
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from longtail.errors import DataError
 
 NO_LABEL = -1
 
@@ -42,3 +45,24 @@ class TopK:
     def k(self) -> int:
         """Number of columns."""
         return int(self.ids.shape[1])
+
+
+def hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:
+    """Which of the predicted labels are true: [n_samples, k].
+
+    >>> hits(TopK(np.array([[1, 0]]), np.array([[0.9, 0.1]])), sp.csr_array([[0, 1]])).tolist()
+    [[True, False]]
+    """
+    if topk.n_samples != Y.shape[0]:
+        raise DataError(f"{topk.n_samples} predictions for {Y.shape[0]} samples", mend="Give one row of each per sample")
+    if topk.k > 1:
+        ordered = np.sort(topk.ids, axis=1)
+        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NO_LABEL)).any():
+            raise DataError("a label is predicted twice for one sample", mend="Predictions must not repeat a label")
+    width = max(int(Y.shape[1]), int(topk.ids.max(initial=0)) + 1)
+    rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
+    truth = np.sort(rows * width + Y.indices)
+    keys = np.arange(topk.n_samples, dtype=np.int64)[:, None] * width + topk.ids
+    at = np.minimum(np.searchsorted(truth, keys), max(len(truth) - 1, 0))
+    found: NDArray[np.bool_] = (topk.ids != NO_LABEL) & (truth[at] == keys if len(truth) else False)
+    return found

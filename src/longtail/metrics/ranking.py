@@ -20,8 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.errors import DataError, SettingError
-from longtail.topk import NO_LABEL, TopK
+from longtail.errors import SettingError
+from longtail.topk import TopK, hits
 
 KS = (1, 3, 5)
 Array = NDArray[np.float64]
@@ -43,27 +43,6 @@ class PerSample:
 def ratios(gains: Array, limits: Array) -> Array:
     """Percent; nothing out of nothing is 0."""
     return 100 * np.divide(gains, limits, out=np.zeros_like(gains), where=limits > 0)
-
-
-def hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:
-    """Which of the predicted labels are true: [n_samples, k].
-
-    >>> hits(TopK(np.array([[1, 0]]), np.array([[0.9, 0.1]])), sp.csr_array([[0, 1]])).tolist()
-    [[True, False]]
-    """
-    if topk.n_samples != Y.shape[0]:
-        raise DataError(f"{topk.n_samples} predictions for {Y.shape[0]} samples", mend="Give one row of each per sample")
-    if topk.k > 1:
-        ordered = np.sort(topk.ids, axis=1)
-        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NO_LABEL)).any():
-            raise DataError("a label is predicted twice for one sample", mend="Predictions must not repeat a label")
-    width = max(int(Y.shape[1]), int(topk.ids.max(initial=0)) + 1)
-    rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
-    truth = np.sort(rows * width + Y.indices)
-    keys = np.arange(topk.n_samples, dtype=np.int64)[:, None] * width + topk.ids
-    at = np.minimum(np.searchsorted(truth, keys), max(len(truth) - 1, 0))
-    found: NDArray[np.bool_] = (topk.ids != NO_LABEL) & (truth[at] == keys if len(truth) else False)
-    return found
 
 
 def per_sample(topk: TopK, Y: sp.csr_array, inverse_propensity: Array, ks: Sequence[int] = KS) -> PerSample:

@@ -6,8 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.metrics.ranking import hits
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, TopK, hits
 
 
 def f1_scores(predicted: sp.csr_array, Y: sp.csr_array) -> dict[str, float]:

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.labelspace.frequency import frequency_slices
-from longtail.metrics.ranking import hits
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, TopK, hits
 
 Counts = NDArray[np.int64]
 

@@ -27,8 +27,8 @@ EMBEDDINGS = ("pifa", "indicator", "cooccurrence", "texts")
 NEGATIVES = ("positives", "matcher")
 TERMS = 128  # features of a label that take part in clustering
 MANY_LABELS = 50_000  # from here on one tree has to do: time, memory and size grow with each
-FLAT = 1024  # most labels for a first tree of one level
-MOST_DOUBLINGS = 9  # 512 children of a node, unless more are asked for
+FLAT = 512  # most labels for a first tree of one level
+MOST_DOUBLINGS = 9  # 512 children of a node, in two levels
 AUTO = "auto"
 WIDE = 10  # fewest labels that each tree gives, where several are averaged or reordered
 
@@ -84,15 +84,15 @@ class LabelTrees(Model):
 
         tree: k-means (clusters of any size), balanced, huffman (by frequency) or parents (the hierarchy of the label
         file). embedding: what labels are clustered by: pifa (their samples' features), indicator (their samples),
-        cooccurrence, texts (words of their names and texts). fanout: children of a node; by default about the root of
-        twice the number of labels, and of up to 1,024 labels a first tree without clusters. max_leaf: most labels
-        below a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are averaged (k-means,
-        balanced); by default 3, and 1 where 50,000 labels or more have samples. beam: nodes opened at each level.
-        loss, C, prune, eps, max_passes: of the linear models, as in ovr. negatives: a node learns from the samples
-        that have a label below it (positives), or also from those that the level above would send there (matcher).
-        positive_weight: power of the inverse propensity by which positives of rare labels count more. tail: the same
-        for scores, after training, which trades P@k for PSP@k; "auto" takes the best sum of both on validation data.
-        seed: of clusters and of the order of samples.
+        cooccurrence, texts (words of their names and texts). fanout: children of a node; by default so many that two
+        levels hold all labels (three from 130,000 labels on), and of up to 512 labels a first tree without clusters.
+        max_leaf: most labels below a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are
+        averaged (k-means, balanced); by default 3, and 1 where 50,000 labels or more have samples. beam: nodes opened
+        at each level. loss, C, prune, eps, max_passes: of the linear models, as in ovr. negatives: a node learns from
+        the samples that have a label below it (positives), or also from those that the level above would send there
+        (matcher). positive_weight: power of the inverse propensity by which positives of rare labels count more.
+        tail: the same for scores, after training, which trades P@k for PSP@k; "auto" takes the best sum of both on
+        validation data. seed: of clusters and of the order of samples.
         """
         self.tree, self.embedding, self.fanout, self.max_leaf, self.max_depth = tree, embedding, fanout, max_leaf, max_depth
         self.n_trees, self.beam, self.loss, self.C, self.prune = n_trees, beam, loss, C, prune
@@ -246,14 +246,17 @@ class LabelTrees(Model):
 
 
 def default_fanout(n_labels: int, number: int) -> int:
-    """About as many clusters as labels in each; of few labels, the first tree has no clusters: one classifier per label.
+    """Clusters of clusters, each level as wide as the next, in two levels or, if these were too wide, in three.
 
-    >>> [default_fanout(n, number=0) for n in (159, 1000, 30_000, 1_000_000)], default_fanout(1000, number=1)
-    ([256, 1024, 256, 512], 64)
+    Of few labels, the first tree has no clusters: one classifier for each label.
+
+    >>> [default_fanout(n, number=0) for n in (159, 1000, 30_000, 1_000_000)], default_fanout(159, number=1)
+    ([256, 64, 256, 128], 32)
     """
-    flat = number == 0 and n_labels <= FLAT
-    doublings = ceil(log2(n_labels) if flat else log2(2 * n_labels) / 2)
-    return 1 << max(doublings if flat else min(doublings, MOST_DOUBLINGS), 1)
+    if number == 0 and n_labels <= FLAT:
+        return 1 << max(ceil(log2(n_labels)), 1)
+    doublings = log2(2 * n_labels)
+    return 1 << ceil(doublings / (2 if doublings <= 2 * MOST_DOUBLINGS else 3))
 
 
 def column(matrix: sp.csc_array, j: int) -> Ints:

@@ -1,6 +1,6 @@
 """Optimisers for tables of rows: a step reads and writes the rows in use, and no other.
 
-Both give the same bits whatever the number of threads, and go on from a checkpoint as if nothing had happened.
+All give the same bits whatever the number of threads, and go on from a checkpoint as if nothing had happened.
 """
 # mypy: disable-error-code="assignment,arg-type,operator"
 
@@ -23,7 +23,7 @@ ONE = np.float32(1)
 
 
 class RowOptimizer(torch.optim.Optimizer):
-    """What both have in common: from the entries that a table holds to an update of its rows.
+    """What all have in common: from the entries that a table holds to an update of its rows.
 
     ``step`` uses up what is pending; ``zero_grad`` drops it. Weight decay is decoupled (as in AdamW) and reaches a row only
     in the steps that use it.
@@ -114,6 +114,39 @@ class RowAdagrad(RowOptimizer):
         in_parts(lambda first, last: adagrad_rows(first, last, *arguments), by[1], W.shape[1])
 
 
+class RowSgd(RowOptimizer):
+    """Plain gradient descent: w −= lr · g.
+
+    A row moves by as much as its samples ask for. The others give rare rows longer steps, and a rare feature that is
+    trusted too soon is how a network over words overfits: on the corpora here this one generalises best by far.
+
+    >>> table = RowTable(2, 2, std=0)
+    >>> optimizer = RowSgd(table, lr=0.5)
+    >>> (table.lookup(np.array([1])) * torch.tensor([3.0, -4.0])).sum().backward()
+    >>> optimizer.step()
+    >>> table.weight.tolist()
+    [[0.0, 0.0], [-1.5, 2.0]]
+    """
+
+    def __init__(self, tables: RowTable | Iterable[RowTable], lr: float = 1.0, weight_decay: float = 0.0) -> None:
+        """lr: length of a step for a gradient of 1."""
+        super().__init__(tables, lr=lr, weight_decay=weight_decay)
+
+    def new_state(self, weight: Tensor) -> dict[str, Tensor]:
+        """Nothing is remembered."""
+        return {}
+
+    def update(self, weight: Tensor, ids: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+        """Apply the gradients [n_used, d] of the rows ids, by torch."""
+        weight[ids] = weight[ids] * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * grad
+
+    def update_compiled(self, W: Floats, by: Any, grad: Floats, state: dict[str, Floats], group: dict[str, Any]) -> None:
+        """Sum and apply the gradients of the rows that ``by_row`` gave."""
+        lr, keep = floats(group["lr"], 1 - group["lr"] * group["weight_decay"])
+        arguments: Any = (*by, grad, W, lr, keep)
+        in_parts(lambda first, last: sgd_rows(first, last, *arguments), by[1], W.shape[1])
+
+
 class LazyAdam(RowOptimizer):
     """Adam for the rows in use; each row counts its own steps, so it learns as if the steps without it had not been.
 
@@ -169,6 +202,20 @@ class LazyAdam(RowOptimizer):
 def floats(*numbers: float) -> list[np.float32]:
     """As kernels want them: one double would make doubles of all that it meets."""
     return [np.float32(number) for number in numbers]
+
+
+@fast_kernel
+def sgd_rows(
+    begin: int, end: int, used: Ints, starts: Ints, of: Ints, data: Floats, grad: Floats,
+    W: Floats, lr: np.float32, keep: np.float32,
+) -> None:  # fmt: skip
+    """One step of gradient descent for the rows used[begin:end]."""
+    g = np.empty(W.shape[1], np.float32)
+    for u in range(begin, end):
+        weighted_sum(of, data, starts[u], starts[u + 1], grad, g)
+        w = W[used[u]]
+        for b in range(len(g)):
+            w[b] = keep * w[b] - lr * g[b]
 
 
 @fast_kernel

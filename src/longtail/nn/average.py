@@ -1,0 +1,67 @@
+"""Averages of weights over the steps of a run: they generalise better than the last ones, and cost nothing at prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longtail.errors import SettingError, suggest
+
+AVERAGES = ("none", "swa", "ema")
+
+
+class Average:
+    """A second set of weights that follows those of a network.
+
+    ``swa``: the mean of the weights at the end of each epoch, from the epoch ``start`` on (Izmailov et al. 2018).
+    ``ema``: after each step, average = decay · average + (1 − decay) · weights; large tables make each step dear.
+    """
+
+    def __init__(self, net: torch.nn.Module, kind: str, *, start: int = 0, decay: float = 0.999) -> None:
+        """Nothing is averaged yet."""
+        if kind not in AVERAGES:
+            raise SettingError(f'there is no average "{kind}"', mend=suggest(kind, AVERAGES))
+        self.net, self.kind, self.start, self.decay = net, kind, start, decay
+        self.weights: dict[str, Tensor] = {}
+        self.n = 0
+
+    def after_step(self) -> None:
+        """Take in the weights after a step."""
+        if self.kind == "ema":
+            self.n += 1
+            self._follow(max(1 - self.decay, 1 / self.n))  # early on a plain mean: the first weights say little
+
+    def after_epoch(self, epoch: int) -> None:
+        """Take in the weights after an epoch, counted from 0."""
+        if self.kind == "swa" and epoch >= self.start:
+            self.n += 1
+            self._follow(1 / self.n)
+
+    @torch.no_grad()
+    def _follow(self, share: float) -> None:
+        now = self.net.state_dict()
+        if not self.weights:
+            self.weights = {name: value.clone() for name, value in now.items()}
+            return
+        for name, value in now.items():
+            if value.is_floating_point():
+                self.weights[name].lerp_(value, share)
+            else:
+                self.weights[name].copy_(value)
+
+    def exchange(self) -> None:
+        """Swap the weights of the network with their average, if there is one; a second call swaps back."""
+        if self.weights:
+            now = {name: value.clone() for name, value in self.net.state_dict().items()}
+            self.net.load_state_dict(self.weights)
+            self.weights = now
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"weights": self.weights, "n": self.n}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.weights, self.n = state["weights"], state["n"]

@@ -1,0 +1,203 @@
+"""The one training loop of all neural methods.
+
+Every step draws its randomness from (seed, epoch, step) alone, so a run that was killed goes on from its checkpoint to the
+same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longtail.errors import DataError, LongtailError
+from longtail.files import writing
+from longtail.nn.average import Average
+from longtail.nn.schedule import schedule
+from longtail.progress import SILENT, Progress
+
+Batches = Callable[[np.random.Generator], Iterable[Any]]  # the batches of one epoch, in an order drawn from the generator
+Metric = Callable[[], float]  # of the network as it is, on validation data; higher is better
+
+EMA_EPOCHS = 2  # over which a moving average looks back
+CHECKPOINT_EVERY = 300.0  # seconds; and after each epoch
+
+
+class Optimizer(Protocol):
+    """What the loop asks of an optimiser: torch's own, or several as one (``optim.Joint``)."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...  # noqa: D102
+    def step(self) -> Any: ...  # noqa: D102
+    def zero_grad(self) -> None: ...  # noqa: D102
+    def state_dict(self) -> dict[str, Any]: ...  # noqa: D102
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...  # noqa: D102
+
+
+@dataclass
+class Plan:
+    """How long and how to train; the same for every method."""
+
+    epochs: int
+    steps: int  # of an epoch
+    seed: int = 0
+    schedule: str = "constant"
+    clip: float = 0.0  # largest length of the gradient of all dense parameters; 0: any
+    average: str = "none"  # none, swa or ema
+    average_from: int = 0  # first epoch of swa
+    patience: int = 0  # epochs without a better metric after which training stops; 0: never
+    log: str | Path | None = None  # a file that gets one JSON line for each epoch
+    checkpoint: str | Path | None = None  # a file from which a killed run goes on
+    autocast: bool = True  # half precision on a GPU; on CPUs it was slower
+    name: str = "epochs"  # of the progress bar
+
+
+@dataclass
+class Run:
+    """Where a run stands. ``history`` has one row for each epoch."""
+
+    epoch: int = 0
+    step: int = 0  # of this epoch
+    best: float = -np.inf
+    best_epoch: int = -1
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    loss: float = 0.0  # sum over the steps of this epoch
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def train(
+    net: torch.nn.Module,
+    batches: Batches,
+    loss: Callable[[Any], Tensor],
+    optimizer: Optimizer,
+    plan: Plan,
+    *,
+    metric: Metric | None = None,
+    progress: Progress = SILENT,
+) -> Run:
+    """Train a network; leave it with its best weights by the metric, or with the last (averaged) ones without a metric."""
+    average = Average(net, plan.average, start=plan.average_from, decay=1 - 1 / max(EMA_EPOCHS * plan.steps, 2))
+    factor, rates = schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
+    dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    device = next(net.parameters()).device
+    run = resumed(plan, net, optimizer, average)
+    saved = started = time.monotonic()
+    with progress.stage(plan.name, plan.epochs * plan.steps) as stage:
+        stage.advance(run.epoch * plan.steps + run.step)
+        while run.epoch < plan.epochs and not stops(run, plan):
+            net.train()
+            for number, batch in enumerate(batches(np.random.default_rng([plan.seed, run.epoch]))):
+                if number < run.step:  # done before the run was interrupted
+                    continue
+                torch.manual_seed(hash_of(plan.seed, run.epoch, number))
+                done = (run.epoch * plan.steps + number) / (plan.epochs * plan.steps)
+                for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                    group["lr"] = rate * factor(done)
+                optimizer.zero_grad()
+                with torch.autocast(device.type, torch.bfloat16, enabled=plan.autocast and device.type == "cuda"):
+                    value = loss(batch)
+                value.backward()  # type: ignore[no-untyped-call]
+                if plan.clip:
+                    torch.nn.utils.clip_grad_norm_(dense, plan.clip)
+                optimizer.step()
+                average.after_step()
+                run.loss += float(value.detach())
+                run.step += 1
+                stage.advance(note=f"epoch {run.epoch + 1} of {plan.epochs}, loss {run.loss / run.step:.4g}{shown(run)}")
+                if plan.checkpoint and time.monotonic() - saved > CHECKPOINT_EVERY:
+                    save(plan, run, net, optimizer, average, time.monotonic() - started)
+                    saved = started = time.monotonic()
+            average.after_epoch(run.epoch)
+            finish_epoch(run, net, average, metric, time.monotonic() - started)
+            started = time.monotonic()
+            if plan.log:
+                write_log(plan.log, run.history)
+            if plan.checkpoint:
+                save(plan, run, net, optimizer, average, 0.0)
+                saved = time.monotonic()
+    if run.best_weights:
+        net.load_state_dict(run.best_weights)
+    else:
+        average.exchange()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    net.eval()
+    return run
+
+
+def finish_epoch(run: Run, net: torch.nn.Module, average: Average, metric: Metric | None, seconds: float) -> None:
+    """Measure the (averaged) weights, keep the best, and write down what there was."""
+    if not np.isfinite(run.loss):
+        mend = "Take a lower learning rate, or clip gradients"
+        raise LongtailError(f"the loss is not a number any more after epoch {run.epoch + 1}", mend=mend)
+    row = {"epoch": run.epoch + 1, "loss": run.loss / max(run.step, 1), "seconds": round(run.seconds + seconds, 3)}
+    if metric is not None:
+        average.exchange()
+        net.eval()
+        value = row["metric"] = float(metric())
+        if value > run.best:
+            run.best, run.best_epoch = value, run.epoch
+            run.best_weights = {name: weight.clone() for name, weight in net.state_dict().items()}
+        average.exchange()
+    run.history.append(row)
+    run.epoch, run.step, run.loss, run.seconds = run.epoch + 1, 0, 0.0, 0.0
+
+
+def stops(run: Run, plan: Plan) -> bool:
+    """Whether the metric has not grown for as long as the plan has patience."""
+    return bool(plan.patience) and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= plan.patience
+
+
+def shown(run: Run) -> str:
+    """The last metric, for the progress bar."""
+    return f", metric {run.history[-1]['metric']:.2f}" if run.history and "metric" in run.history[-1] else ""
+
+
+def hash_of(*numbers: int) -> int:
+    """A seed for torch from several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def write_log(path: str | Path, history: list[dict[str, float]]) -> None:
+    """One JSON line for each epoch."""
+    with writing(path) as stream:
+        stream.writelines(json.dumps(row).encode() + b"\n" for row in history)
+
+
+def save(plan: Plan, run: Run, net: torch.nn.Module, optimizer: Optimizer, average: Average, seconds: float) -> None:
+    """Write a checkpoint."""
+    run.seconds += seconds
+    parts: dict[str, Any] = {"net": net, "optimizer": optimizer, "average": average}
+    state = {"plan": identity(plan), "run": vars(run), **{name: part.state_dict() for name, part in parts.items()}}
+    with writing(plan.checkpoint or "") as stream:
+        torch.save(state, stream)
+
+
+def resumed(plan: Plan, net: torch.nn.Module, optimizer: Optimizer, average: Average) -> Run:
+    """Where the checkpoint left off, if there is one; else the start."""
+    if not plan.checkpoint or not Path(plan.checkpoint).exists():
+        return Run()
+    mend = "Give another file, or remove this one to start anew"
+    try:
+        state = torch.load(plan.checkpoint, weights_only=True)
+        if state["plan"] != identity(plan):
+            raise DataError("the checkpoint is of a run with other settings", where=str(plan.checkpoint), mend=mend)
+        net.load_state_dict(state["net"])
+        optimizer.load_state_dict(state["optimizer"])
+        average.load_state_dict(state["average"])
+    except (RuntimeError, KeyError, ValueError, EOFError) as error:
+        raise DataError(f"the checkpoint does not fit this run ({error})", where=str(plan.checkpoint), mend=mend) from error
+    return Run(**state["run"])
+
+
+def identity(plan: Plan) -> dict[str, Any]:
+    """What must be the same for a run to go on."""
+    return {name: value for name, value in vars(plan).items() if name not in ("log", "checkpoint", "patience", "name")}
