@@ -13,7 +13,7 @@ from peers import run
 
 CORPORA = ("bibtex", "delicious", "reuters21578-modapte", "debian-debtags")
 LARGE = ("gutenberg-lcsh", "finna-yso-en")
-METHODS = ("popularity", "ovr", "plt")
+METHODS = ("popularity", "ovr", "plt", "glas")
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 

@@ -36,12 +36,12 @@ def test_the_commands_and_the_example_run_as_they_stand(tmp_path: Path) -> None:
     assert [line.split()[1] for line in commands if line.startswith("longtail")] == ["split", "check", "train", "evaluate"]
     for command in commands:
         out = run(command, tmp_path)
-    assert out.split()[0] == "host"
+    assert out.split()[0] == "size"
     (example,) = blocks("python")
     assert len([line for line in example.splitlines() if line.strip()]) <= 8
     precision, tags = run([sys.executable, "-c", example], tmp_path).splitlines()
     assert 50 < float(precision) < 100
-    assert [label in tags for label in ("host", "port", "timeout")] == [True] * 3
+    assert [label in tags for label in ("size", "scale", "loc")] == [True] * 3
 
 
 def test_the_make_targets_exist() -> None:

@@ -20,7 +20,7 @@ from longtail.tagger import Tagger, load
 CORPUS = "builtin:pydoc"
 METHODS = ("popularity", "ovr", "plt")
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
-EXAMPLE = "Open a network connection to a server."
+EXAMPLE = "Draw random samples from a normal distribution."
 
 
 def demo(arguments: Namespace) -> None:

@@ -21,7 +21,8 @@ def pair_frequencies(Y: sp.csr_array, mean: str = "arithmetic") -> sp.csr_array:
     """
     if mean not in MEANS:
         raise SettingError(f'there is no mean "{mean}"', mend=suggest(mean, MEANS))
-    A = sp.csr_array(Y.T.tocsr() @ Y).astype(np.float32)
+    Y = Y.astype(np.float32)  # first, as counts of bytes or of true and false would go wrong
+    A = sp.csr_array(Y.T.tocsr() @ Y)
     A.sort_indices()
     n = np.maximum(A.diagonal(), 1)  # [n_labels]
     rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))

@@ -151,10 +151,14 @@ class Glas(Model):
                 raise SettingError(f'{name} is "{value}"', mend=suggest(str(value), known))
         for name in ("d", "label_length", "n_hardest", "keep", "batch", "epochs", "rate", "label_rate"):
             if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
-        for name, most in (("keep", 1), ("holdout", 0.5), ("weight", 2**31), ("discount", 2**31), ("patience", 2**31)):
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0 and below 2^31")
+        limits = {"keep": 1, "holdout": 0.5, "weight": 2**31, "discount": 2**31, "patience": 2**31, "seed": 2**63 - 1}
+        for name, most in limits.items():
             if not 0 <= getattr(self, name) <= most:
                 raise SettingError(f"{name} is {getattr(self, name)}", mend=f"It must be from 0 to {most}")
+        for name in ("d", "n_hardest", "batch", "epochs", "patience", "seed"):
+            if not isinstance(getattr(self, name), int | np.integer | None):
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be a whole number")
         if self.loss == "margin" and self.negatives == "all":
             raise SettingError("loss=margin does not go with negatives=all", mend="Take bce or softmax, or negatives=batch")
 
@@ -207,9 +211,10 @@ class Glas(Model):
 
 def held_out(X: sp.csr_array, Y: sp.csr_array, share: float, seed: int) -> tuple[sp.csr_array, sp.csr_array, Valid | None]:
     """Training samples, and some that are held out: drawn by chance, none if there are too few to spare."""
-    n = min(round(share * X.shape[0]), MOST_HELD_OUT)
+    tell = np.flatnonzero(np.diff(Y.indptr))  # the others have no label that could be learned or found
+    n = min(round(share * len(tell)), MOST_HELD_OUT)
     if n == 0:
         return X, Y, None
-    order = np.random.default_rng(seed).permutation(X.shape[0])
-    rest, out = np.sort(order[n:]), np.sort(order[:n])
+    out = np.sort(np.random.default_rng(seed).permutation(tell)[:n])
+    rest = np.setdiff1d(np.arange(X.shape[0]), out)
     return X[rest], Y[rest], (X[out], Y[out])

@@ -28,7 +28,8 @@ NEGATIVES = ("positives", "matcher")
 TERMS = 128  # features of a label that take part in clustering
 MANY_LABELS = 50_000  # from here on one tree has to do: time, memory and size grow with each
 FLAT = 512  # most labels for a first tree of one level
-MOST_DOUBLINGS = 9  # 512 children of a node, in two levels
+MOST_DOUBLINGS = 9  # 512 children of a node, unless more are asked for
+TOO_MANY = 2 ** (2 * MOST_DOUBLINGS - 1)  # labels for two levels of k-means: above, one cluster would get most of them
 AUTO = "auto"
 WIDE = 10  # fewest labels that each tree gives, where several are averaged or reordered
 
@@ -62,7 +63,7 @@ class LabelTrees(Model):
     def __init__(
         self,
         *,
-        tree: str = "k-means",
+        tree: str | None = None,
         embedding: str = "pifa",
         fanout: int | None = None,
         max_leaf: int = 100,
@@ -83,16 +84,16 @@ class LabelTrees(Model):
         """Store the settings.
 
         tree: k-means (clusters of any size), balanced, huffman (by frequency) or parents (the hierarchy of the label
-        file). embedding: what labels are clustered by: pifa (their samples' features), indicator (their samples),
-        cooccurrence, texts (words of their names and texts). fanout: children of a node; by default so many that two
-        levels hold all labels (three from 130,000 labels on), and of up to 512 labels a first tree without clusters.
-        max_leaf: most labels below a last inner node (balanced). max_depth: levels (k-means). n_trees: trees that are
-        averaged (k-means, balanced); by default 3, and 1 where 50,000 labels or more have samples. beam: nodes opened
-        at each level. loss, C, prune, eps, max_passes: of the linear models, as in ovr. negatives: a node learns from
-        the samples that have a label below it (positives), or also from those that the level above would send there
-        (matcher). positive_weight: power of the inverse propensity by which positives of rare labels count more.
-        tail: the same for scores, after training, which trades P@k for PSP@k; "auto" takes the best sum of both on
-        validation data. seed: of clusters and of the order of samples.
+        file); by default k-means, and balanced above 131,072 labels. embedding: what labels are clustered by: pifa
+        (their samples' features), indicator (their samples), cooccurrence, texts (words of their names and texts).
+        fanout: children of a node; by default so many that two levels hold all labels, 512 at most, and of up to 512
+        labels a first tree without clusters. max_leaf: most labels below a last inner node (balanced). max_depth:
+        levels (k-means). n_trees: trees that are averaged (k-means, balanced); by default 3, and 1 where 50,000 labels
+        or more have samples. beam: nodes opened at each level. loss, C, prune, eps, max_passes: of the linear models,
+        as in ovr. negatives: a node learns from the samples that have a label below it (positives), or also from those
+        that the level above would send there (matcher). positive_weight: power of the inverse propensity by which
+        positives of rare labels count more. tail: the same for scores, after training, which trades P@k for PSP@k;
+        "auto" takes the best sum of both on validation data. seed: of clusters and of the order of samples.
         """
         self.tree, self.embedding, self.fanout, self.max_leaf, self.max_depth = tree, embedding, fanout, max_leaf, max_depth
         self.n_trees, self.beam, self.loss, self.C, self.prune = n_trees, beam, loss, C, prune
@@ -112,7 +113,7 @@ class LabelTrees(Model):
     def _check_settings(self) -> None:
         choices = {"tree": TREES, "embedding": EMBEDDINGS, "loss": tuple(SOLVERS), "negatives": NEGATIVES}
         for name, known in choices.items():
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in known and not (name == "tree" and self.tree is None):
                 raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
         for name in ("max_leaf", "max_depth", "n_trees", "beam", "C", "eps", "max_passes"):
             if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
@@ -152,16 +153,17 @@ class LabelTrees(Model):
         return label_texts([f"{name} {text}" for name, text in zip(self.labels.names, texts, strict=True)])
 
     def _grow(self, vectors: sp.csr_array, labels: Ints, number: int) -> LabelTree:
-        if self.tree == "huffman":
+        kind = self.tree or ("k-means" if len(labels) <= TOO_MANY else "balanced")
+        if kind == "huffman":
             return huffman_tree(self.label_counts)
-        if self.tree == "parents":
+        if kind == "parents":
             if self.labels is None or self.labels.parents is None:
                 mend = "Give a file labels.tsv with the columns name, text and parents beside the data"
                 raise SettingError("tree=parents needs the parents of the labels", mend=mend)
             return hierarchy_tree(self.labels.parents, self.labels.names, labels)
         fanout = self.fanout or default_fanout(len(labels), number)
         setting: dict[str, Any] = {"seed": self.seed + number, "threads": self.threads}
-        if self.tree == "k-means":
+        if kind == "k-means":
             return k_means_tree(vectors, labels, k=fanout, max_depth=self.max_depth, **setting)
         return balanced_tree(vectors, labels, fanout=fanout, max_leaf=self.max_leaf, **setting)
 
@@ -246,17 +248,16 @@ class LabelTrees(Model):
 
 
 def default_fanout(n_labels: int, number: int) -> int:
-    """Clusters of clusters, each level as wide as the next, in two levels or, if these were too wide, in three.
+    """A power of two: so many clusters that two levels hold all labels, 512 at most.
 
     Of few labels, the first tree has no clusters: one classifier for each label.
 
     >>> [default_fanout(n, number=0) for n in (159, 1000, 30_000, 1_000_000)], default_fanout(159, number=1)
-    ([256, 64, 256, 128], 32)
+    ([256, 64, 256, 512], 32)
     """
     if number == 0 and n_labels <= FLAT:
         return 1 << max(ceil(log2(n_labels)), 1)
-    doublings = log2(2 * n_labels)
-    return 1 << ceil(doublings / (2 if doublings <= 2 * MOST_DOUBLINGS else 3))
+    return 1 << min(ceil(log2(2 * n_labels) / 2), MOST_DOUBLINGS)
 
 
 def column(matrix: sp.csc_array, j: int) -> Ints:

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import pair_frequencies, restricted
-from longtail.nn.loop import Plan, Run, train
+from longtail.nn.loop import Plan, Run, device_of, fingerprint, torch_threads, train
 from longtail.nn.losses import LOSSES, full_loss, hardest, positives
 from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
 from longtail.nn.regularisers import REGULARISERS, gravity
@@ -91,7 +91,7 @@ class Training:
         torch.manual_seed(s.seed)
         self.X, self.Y, self.s = X, Y, s
         shape: dict[str, Any] = {"relu": s.relu, "second": s.second, "unit": s.unit, "all_labels": s.negatives == "all"}
-        self.net = Network(X.shape[1], Y.shape[1], s.d, **shape).to(s.device)
+        self.net = Network(X.shape[1], Y.shape[1], s.d, **shape).to(device_of(s.device))
         self.U = pair_frequencies(Y, s.mean) if s.weight and s.regulariser in ("glas", "laplacian") else None
         self.drawn_from = np.flatnonzero(np.diff(Y.indptr))  # samples that have a label to draw
         weights = sp.csr_array(
@@ -102,7 +102,8 @@ class Training:
         self.seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
         if s.loss == "bce":
             share = np.bincount(Y.indices, minlength=Y.shape[1]) / Y.shape[0]
-            share = np.full_like(share, share.mean()) if s.init == "pifa" else np.clip(share, 0.1 / Y.shape[0], 0.5)
+            share = np.full_like(share, share.mean()) if s.init == "pifa" else np.maximum(share, 0.1 / Y.shape[0])
+            share = np.minimum(share, 0.5)
             self.net.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
         if s.init == "pifa":
             self.centre_labels()
@@ -116,6 +117,8 @@ class Training:
             total += torch.from_numpy(self.Y[rows].T.tocsr() @ H.numpy())
         directions = normalize(normalize(total, dim=1) - normalize(total.sum(0), dim=0), dim=1)
         (self.net.labels if self.net.table is None else self.net.table.weight).copy_(directions * self.s.label_length)
+        if self.net.length is not None:
+            self.net.length.fill_(self.s.label_length)
 
     def batches(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
         """Samples in a new order."""
@@ -198,8 +201,9 @@ def fit(
     )
 
     def metric() -> float:
-        return mean_precision(net, *valid) if valid else 0.0
+        return mean_precision(net, training.seen, *valid) if valid else 0.0
 
+    data = fingerprint(*(array for part in (X, Y, *(valid or ())) for array in batch_of(part))) if s.checkpoint else ""
     plan = Plan(
         epochs=s.epochs,
         steps=training.steps,
@@ -209,21 +213,23 @@ def fit(
         patience=s.patience,
         log=s.log,
         checkpoint=s.checkpoint,
+        of={**vars(s), "data": data},
     )
-    run: Run = train(
-        net, training.batches, training.loss, Joint(*parts), plan, metric=metric if valid else None, progress=progress
-    )
+    with torch_threads(s.threads):
+        run: Run = train(
+            net, training.batches, training.loss, Joint(*parts), plan, metric=metric if valid else None, progress=progress
+        )
     return arrays(net), run
 
 
 @torch.no_grad()
-def mean_precision(net: Network, X: sp.csr_array, Y: sp.csr_array) -> float:
-    """The mean of P@1, P@3 and P@5, in percent."""
-    V, found = net.scaled(net.directions()).T, []
+def mean_precision(net: Network, seen: Ints, X: sp.csr_array, Y: sp.csr_array) -> float:
+    """The mean of P@1, P@3 and P@5 among the labels that were seen, in percent."""
+    V, bias, found = net.scaled(net.directions())[seen].T, net.bias[seen], []
     for start in range(0, X.shape[0], VALID_ROWS):
-        scores = net.embed(*batch_of(X[start : start + VALID_ROWS])) @ V + net.bias
+        scores = net.embed(*batch_of(X[start : start + VALID_ROWS])) @ V + bias
         best = scores.topk(min(5, scores.shape[1]))
-        found.append(TopK(best.indices.cpu().numpy(), best.values.cpu().numpy()))
+        found.append(TopK(seen[best.indices.cpu().numpy()], best.values.cpu().numpy()))
     right = np.concatenate(
         [hits(best, Y[at * VALID_ROWS : at * VALID_ROWS + best.n_samples]) for at, best in enumerate(found)]
     )

@@ -7,18 +7,25 @@ same bits as one that was not.
 from __future__ import annotations
 
 import json
+import pickle
 import time
-from collections.abc import Callable, Iterable
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from longtail.errors import DataError, LongtailError
+from longtail.errors import DataError, LongtailError, SettingError
 from longtail.files import writing
+from longtail.kernels import n_threads
 from longtail.nn.average import Average
 from longtail.nn.schedule import schedule
 from longtail.progress import SILENT, Progress
@@ -28,6 +35,9 @@ Metric = Callable[[], float]  # of the network as it is, on validation data; hig
 
 EMA_EPOCHS = 2  # over which a moving average looks back
 CHECKPOINT_EVERY = 300.0  # seconds; and after each epoch
+FREE = ("log", "checkpoint", "patience", "name", "threads", "device")  # may be others when a run goes on
+UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, ValueError)
+UNFIT = (RuntimeError, ValueError, LookupError, TypeError)  # what other networks, optimisers and files give
 
 
 class Optimizer(Protocol):
@@ -57,6 +67,7 @@ class Plan:
     checkpoint: str | Path | None = None  # a file from which a killed run goes on
     autocast: bool = True  # half precision on a GPU; on CPUs it was slower
     name: str = "epochs"  # of the progress bar
+    of: dict[str, Any] = field(default_factory=dict)  # settings and data of the method: a checkpoint of others is refused
 
 
 @dataclass
@@ -133,6 +144,17 @@ def train(
     return run
 
 
+@contextmanager
+def torch_threads(threads: int | None) -> Iterator[None]:
+    """Let torch use so many threads; None: as many as it would anyway."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if threads is None else n_threads(threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def finish_epoch(run: Run, net: torch.nn.Module, average: Average, metric: Metric | None, seconds: float) -> None:
     """Measure the (averaged) weights, keep the best, and write down what there was."""
     if not np.isfinite(run.loss):
@@ -166,6 +188,23 @@ def hash_of(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
+def fingerprint(*arrays: NDArray[Any]) -> str:
+    """Tells data of one run from that of another."""
+    digest = sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def device_of(name: str) -> torch.device:
+    """The device of a name, if it is there."""
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # torch gives the latter where it was built without
+        raise SettingError(f'device is "{name}", which torch does not find here', mend="Take cpu") from error
+
+
 def write_log(path: str | Path, history: list[dict[str, float]]) -> None:
     """One JSON line for each epoch."""
     with writing(path) as stream:
@@ -185,19 +224,37 @@ def resumed(plan: Plan, net: torch.nn.Module, optimizer: Optimizer, average: Ave
     """Where the checkpoint left off, if there is one; else the start."""
     if not plan.checkpoint or not Path(plan.checkpoint).exists():
         return Run()
-    mend = "Give another file, or remove this one to start anew"
+    where, mend = str(plan.checkpoint), "Give another file, or remove this one to start anew"
     try:
-        state = torch.load(plan.checkpoint, weights_only=True)
-        if state["plan"] != identity(plan):
-            raise DataError("the checkpoint is of a run with other settings", where=str(plan.checkpoint), mend=mend)
+        state = read(plan.checkpoint)
+    except UNREADABLE as error:
+        raise DataError(f"this is no checkpoint, or a damaged one ({error})", where=where, mend=mend) from error
+    try:
+        before, now = state["plan"], identity(plan)
+        if other := [name for name in now if name not in before or before[name] != now[name]]:
+            raise DataError(f"the checkpoint is of a run with other settings ({', '.join(other)})", where=where, mend=mend)
         net.load_state_dict(state["net"])
         optimizer.load_state_dict(state["optimizer"])
         average.load_state_dict(state["average"])
-    except (RuntimeError, KeyError, ValueError, EOFError) as error:
-        raise DataError(f"the checkpoint does not fit this run ({error})", where=str(plan.checkpoint), mend=mend) from error
-    return Run(**state["run"])
+        return Run(**state["run"])
+    except UNFIT as error:
+        raise DataError(f"the checkpoint does not fit this run ({error})", where=where, mend=mend) from error
+
+
+def read(path: str | Path) -> Any:
+    """What ``save`` wrote. torch writes a check sum of each part and does not look at it again."""
+    with zipfile.ZipFile(path) as archive:
+        if (part := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"{part} is not as it was written")
+    state = torch.load(path, weights_only=True)
+    if not isinstance(state, dict):
+        raise ValueError(f"it holds a {type(state).__name__}")
+    return state
 
 
 def identity(plan: Plan) -> dict[str, Any]:
-    """What must be the same for a run to go on."""
-    return {name: value for name, value in vars(plan).items() if name not in ("log", "checkpoint", "patience", "name")}
+    """What must be the same for a run to go on, in plain types."""
+    every = {**plan.of, **vars(plan)}
+    every = {name: value for name, value in every.items() if name not in (*FREE, "of")}
+    plain: dict[str, Any] = json.loads(json.dumps(every, default=lambda number: number.item()))
+    return plain

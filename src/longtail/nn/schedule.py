@@ -19,7 +19,7 @@ def constant(done: float) -> float:
 
 
 def linear(done: float, warm_up: float = 0.0) -> float:
-    """Up in a line during the warm-up, then down in a line to 0."""
+    """Up in a line during the warm-up, then down in a line to 0 (APLC-XLNet eq. 15)."""
     return done / warm_up if done < warm_up else (1 - done) / (1 - warm_up)
 
 
@@ -29,7 +29,7 @@ def cosine(done: float, warm_up: float = 0.0) -> float:
 
 
 def slanted(done: float, cut: float = CUT, ratio: float = RATIO) -> float:
-    """Slanted triangle (Howard and Ruder 2018; APLC-XLNet eq. 15): from 1/ratio up to 1 at ``cut``, and back down."""
+    """Slanted triangle (ULMFiT, Howard and Ruder 2018, eq. 3): from 1/ratio up to 1 at ``cut``, and back down."""
     p = done / cut if done < cut else 1 - (done - cut) / (1 - cut)
     return (1 + p * (ratio - 1)) / ratio
 

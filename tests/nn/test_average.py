@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from longtail.errors import SettingError
+from longtail.nn.average import Average
+
+
+class Net(torch.nn.Module):
+    """One parameter, and a counter as batch normalisation has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+        self.register_buffer("count", torch.tensor(0))
+
+    def become(self, *values: float) -> None:
+        with torch.no_grad():
+            self.w.copy_(torch.tensor(values))
+            self.count += 1
+
+
+PATH = [(1.0, 0.0), (3.0, 2.0), (8.0, -5.0), (4.0, 7.0)]
+
+
+def after(kind: str, **settings: float) -> tuple[Net, Average]:
+    """Two steps an epoch, along the path."""
+    net = Net()
+    average = Average(net, kind, **settings)  # type: ignore[arg-type]
+    for step, values in enumerate(PATH):
+        net.become(*values)
+        average.after_step()
+        if step % 2:
+            average.after_epoch(step // 2)
+    return net, average
+
+
+def test_swa_is_the_mean_of_the_ends_of_the_epochs() -> None:
+    net, average = after("swa")
+    average.exchange()
+    assert net.w.tolist() == [(3 + 4) / 2, (2 + 7) / 2]
+
+
+@pytest.mark.parametrize(("start", "expected"), [(1, [4.0, 7.0]), (2, [4.0, 7.0])])
+def test_swa_begins_at_an_epoch(start: int, expected: list[float]) -> None:
+    """Epoch 1 is the last; a start after it leaves no average, and the weights as they are."""
+    net, average = after("swa", start=start)
+    assert average.n == 2 - start
+    average.exchange()
+    assert net.w.tolist() == expected
+
+
+def test_ema_is_a_plain_mean_at_first() -> None:
+    """Of n steps the share of the last is 1/n, until that is below 1 − decay."""
+    net, average = after("ema", decay=0.6)  # shares 1, 1/2, 0.4, 0.4
+    average.exchange()
+    by_hand = []
+    for values in zip(*PATH, strict=True):
+        mean = (values[0] + values[1]) / 2
+        for value in values[2:]:
+            mean = 0.6 * mean + 0.4 * value
+        by_hand.append(mean)
+    assert net.w.tolist() == pytest.approx(by_hand)
+    net, average = after("ema", decay=0.99)
+    average.exchange()
+    assert net.w.tolist() == pytest.approx([sum(values) / 4 for values in zip(*PATH, strict=True)])
+
+
+@pytest.mark.parametrize("kind", ["swa", "ema"])
+def test_to_exchange_twice_changes_nothing(kind: str) -> None:
+    net, average = after(kind)
+    before, averaged = net.w.tolist(), average.weights["w"].tolist()
+    average.exchange()
+    assert net.w.tolist() == averaged != before and average.weights["w"].tolist() == before
+    average.exchange()
+    assert net.w.tolist() == before and average.weights["w"].tolist() == averaged
+
+
+def test_whole_numbers_are_taken_over_not_averaged() -> None:
+    net, average = after("ema")
+    average.exchange()
+    assert int(net.count) == len(PATH)
+
+
+def test_none_keeps_nothing() -> None:
+    net, average = after("none")
+    average.exchange()
+    assert not average.weights and net.w.tolist() == list(PATH[-1])
+
+
+def test_the_network_goes_on_without_touching_its_average() -> None:
+    net, average = after("swa")
+    net.become(100.0, 100.0)
+    assert average.weights["w"].tolist() == [3.5, 4.5]
+
+
+@pytest.mark.parametrize("kind", ["swa", "ema"])
+def test_a_checkpoint_goes_on(kind: str) -> None:
+    net, average = after(kind)
+    again = Average(net, kind)
+    again.load_state_dict({"weights": {k: v.clone() for k, v in average.weights.items()}, "n": average.state_dict()["n"]})
+    net.become(9.0, 9.0)
+    for one in (average, again):
+        one.after_step()
+        one.after_epoch(2)
+    assert torch.equal(average.weights["w"], again.weights["w"])
+    assert not torch.equal(average.weights["w"], net.w)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(SettingError, match=r'there is no average "emma"\. Did you mean "ema"'):
+        Average(Net(), "emma")
