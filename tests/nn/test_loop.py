@@ -193,7 +193,7 @@ def test_whatever_byte_is_damaged_it_is_refused_or_did_not_matter(tmp_path: Path
         fitted(checkpoint=file)
 
 
-@pytest.mark.parametrize("content", [torch.zeros(3), [1, 2], {"plan": {}}])
+@pytest.mark.parametrize("content", [torch.zeros(3), [1, 2], {"plan": {}}, {"plan": np.int64(1)}])
 def test_other_files_of_torch_are_refused(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "c")
     with pytest.raises(DataError, match="remove this one"):
@@ -310,6 +310,28 @@ def test_fingerprints_tell_data_apart() -> None:
     others = [one.astype(np.float64), one.reshape(2, 3), one + 1, one[::-1]]
     assert len({fingerprint(array) for array in (one, *others)}) == 5
     assert fingerprint(one, one) == fingerprint(one.copy(), one) != fingerprint(one)
+
+
+def test_a_moving_average_looks_back_over_two_epochs() -> None:
+    """Of the steps so far it is the mean, until the share of one step is 1/6."""
+    weights: list[torch.Tensor] = []
+
+    class Watched(RowSgd):
+        def step(self, closure: None = None) -> None:
+            super().step()
+            weights.append(self.param_groups[0]["params"][0].detach().clone())
+
+    net, _ = fitted(Watched, average="ema")
+    mean = torch.stack(weights[:6]).mean(0)
+    for later in weights[6:]:
+        mean = 5 / 6 * mean + 1 / 6 * later
+    assert len(weights) == 3 * STEPS and torch.allclose(net.rows.weight, mean, atol=1e-6)
+    assert not torch.allclose(net.rows.weight, weights[-1], atol=1e-4)
+
+
+def test_of_equal_epochs_the_first_is_the_best() -> None:
+    _, run = fitted(epochs=6, patience=2, metric=lambda: 5.0)
+    assert run.best_epoch == 0 and len(run.history) == 3
 
 
 def test_rates_follow_the_schedule_and_come_back() -> None:

@@ -1,0 +1,79 @@
+"""GLaS as published and as we would use it, beside label trees: accuracy, overfitting, cost and latency on the real corpora.
+
+Trained on ``train``, measured once on ``test``; nothing is chosen there. One thread, seed 0, each method in its own process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import MB, Row, Stopwatch, arguments, corpus, median_ms, note, report
+from peers import LIMITS, run
+
+CORPORA = ("bibtex", "delicious", "debian-debtags", "gutenberg-lcsh", "finna-yso-en")
+METHODS = (("glas", "paper"), ("glas", "best"), ("plt", "best"))
+SHOWN = tuple(f"{metric}@{k}" for metric in ("P", "nDCG", "PSP") for k in (1, 3, 5))
+N_TRAIN = 2000  # training samples on which the fit to the training data is measured
+N_SINGLE = 200  # samples that are predicted one by one
+
+
+def measure(name: str, method: str, **settings: str | float) -> Row:
+    """Train, save, load and evaluate one method on one corpus."""
+    import longtail
+
+    train, test = corpus(name), corpus(name, "test")
+    with Stopwatch() as training:
+        tagger = longtail.Tagger(method, threads=1, **settings).fit(train)
+    with tempfile.TemporaryDirectory() as folder:
+        tagger.save(folder)
+        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
+        tagger = longtail.load(folder)
+        tagger.model.set_params(threads=1)  # of the machine, so not saved
+        values = figures(tagger, test)
+        rows = np.random.default_rng(0).permutation(train.n_samples)[:N_TRAIN]
+        on_train = figures(tagger, train.take(np.sort(rows)))["P@1"]
+        inputs = test.take(np.arange(min(N_SINGLE, test.n_samples))).inputs
+        X = tagger.features.transform(inputs)
+        latency = median_ms(lambda i: tagger.model.topk(X[i : i + 1], 5), X.shape[0])
+    return {
+        **{metric: values[metric] for metric in SHOWN},
+        "P@1 on train": on_train,
+        "train CPU-s": training.cpu,
+        "model MB": n_bytes / MB,
+        "ms a sample": latency,
+    }
+
+
+def figures(tagger: Any, data: Any) -> dict[str, float]:
+    """P, nDCG and PSP of a tagger; labels that training did not know count as missed."""
+    from longtail.metrics.evaluate import evaluate
+
+    model, Y = tagger.model, data.aligned(tagger.known_labels).Y
+    best = tagger.topk(data.inputs, 5)
+    return evaluate(best, Y, label_counts=model.label_counts, n_train=model.n_samples).values
+
+
+def main() -> None:
+    """Run and print."""
+    parser = arguments(__doc__, repeat=None)
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")
+    given = parser.parse_args()
+    one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
+    rows = []
+    for name in given.corpus or CORPORA:
+        for method, preset in METHODS:
+            note(f"{name}: {method}, {preset}")
+            done = run("longtail", measure, env=one_thread, name=name, method=method, preset=preset)
+            rows.append({"corpus": name, "method": f"{method}, {preset}", **done.result, "peak MB": done.peak})
+    notes = [
+        "One thread, seed 0; train CPU-s from raw text or vectors, each preset with its own text features",
+        f"P@1 on train: on {N_TRAIN:,} training samples; ms a sample: median of {N_SINGLE} from features, one by one, k = 5",
+    ]
+    report({"GLaS beside label trees": rows}, notes, given.json)
+
+
+if __name__ == "__main__":
+    main()

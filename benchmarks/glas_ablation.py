@@ -1,0 +1,330 @@
+"""The ablation of GLaS (Guo et al. 2019, table 1): one setting at a time is changed; and its figure 1, overfitting by epoch.
+
+Trained on ``train``, of which the model holds 5 % out for early stopping; measured on ``test``, where nothing is chosen.
+The base is the preset ``paper`` at a quarter of the paper's size (d 256, batches of 1024), as a CPU demands, and with up to
+30 epochs, since these corpora have fewer samples. The paper gives no rates: they were chosen on held-out training samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from common import Row, Stopwatch, arguments, corpus, note, report
+
+CORPORA = ("delicious", "debian-debtags")
+OF_CURVES = "debian-debtags"
+SCALED = {"d": 256, "batch": 1024, "epochs": 30, "optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "threads": 1}
+ADAGRAD = {"optimizer": "adagrad", "rate": 0.01}
+PAPER_BASE = 94.21  # P@1 on AmazonCat-13K
+N_TRAIN = 2000  # training samples on which the fit to the training data is measured
+METRICS = ("P@1", "P@3", "P@5", "PSP@5")
+
+Settings = dict[str, Any]
+# factor -> its values: name, what differs from the base, P@1 of the same row of the paper on AmazonCat-13K
+FACTORS: dict[str, list[tuple[str, Settings, float | None]]] = {
+    "regulariser": [
+        ("none", {"weight": 0.0}, 92.34),
+        ("GLaS", {}, PAPER_BASE),
+        ("spread-out", {"regulariser": "spread-out"}, 93.34),
+        ("gravity", {"regulariser": "gravity"}, 93.42),
+        ("Laplacian", {"regulariser": "laplacian"}, None),
+    ],
+    "λ": [
+        ("1", {"weight": 1.0}, 93.68),
+        ("10", {}, PAPER_BASE),
+        ("100", {"weight": 100.0}, 93.75),
+        ("1000", {"weight": 1000.0}, None),
+    ],
+    "ρ (share kept)": [("1", {"keep": 1.0}, 93.39), ("0.8", {}, PAPER_BASE), ("0.6", {"keep": 0.6}, 94.08)],
+    "batch (paper: × 4)": [
+        ("256", {"batch": 256}, 94.04),
+        ("512", {"batch": 512}, 93.98),
+        ("1024", {}, PAPER_BASE),
+        ("4096", {"batch": 4096}, None),
+    ],
+    "d (paper: × 4)": [
+        ("64", {"d": 64}, 93.24),
+        ("128", {"d": 128}, 93.82),
+        ("256", {}, PAPER_BASE),
+        ("512", {"d": 512}, None),
+    ],
+    "embedding": [("linear", {"relu": False}, 91.77), ("ReLU", {}, PAPER_BASE)],
+}
+CURVES: dict[str, Settings] = {
+    "GLaS, gradient descent": {},
+    "no regulariser, gradient descent": {"weight": 0.0},
+    "GLaS, Adagrad": ADAGRAD,
+    "no regulariser, Adagrad": {**ADAGRAD, "weight": 0.0},
+}
+
+BLUE, RED, GREY = "#0b62a4", "#c0392b", "#888"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Features and labels of both sides; the labels of both are numbered alike."""
+
+    X: sp.csr_array
+    Y: sp.csr_array
+    X_test: sp.csr_array
+    Y_test: sp.csr_array
+
+
+def prepared(name: str) -> Corpus:
+    """Features as the preset ``paper`` has them: single words."""
+    from longtail.features.rows import UnitRows
+    from longtail.features.tfidf import Tfidf
+
+    train, test = corpus(name), corpus(name, "test")
+    features: Any = UnitRows() if train.texts is None else Tfidf(ngrams=1)
+    X, X_test = features.fit_transform(train.inputs), features.transform(test.inputs)
+    return Corpus(X, train.Y, X_test, test.aligned(train.labels).Y)
+
+
+def glas(settings: Settings, seed: int) -> Any:
+    """The base with some settings changed."""
+    from longtail.models.glas import Glas
+
+    preset = {name: value for name, value in Glas.preset("paper").items() if name in Glas.param_names()}
+    return Glas(**{**preset, **SCALED, **settings, "seed": seed})
+
+
+def sample(data: Corpus) -> tuple[sp.csr_array, sp.csr_array]:
+    """Some of the training samples, always the same."""
+    rows = np.sort(np.random.default_rng(0).permutation(data.X.shape[0])[:N_TRAIN])
+    return data.X[rows], data.Y[rows]
+
+
+def measure(data: Corpus, settings: Settings, seed: int) -> dict[str, float]:
+    """Train once and measure."""
+    from longtail.metrics.evaluate import evaluate
+
+    with Stopwatch() as training:
+        model = glas(settings, seed).fit(data.X, data.Y)
+    known = {"label_counts": model.label_counts, "n_train": model.n_samples}
+    values = evaluate(model.topk(data.X_test, 5), data.Y_test, **known).values
+    X, Y = sample(data)
+    on_train = evaluate(model.topk(X, 5), Y, **known).values["P@1"]
+    return {**{name: values[name] for name in METRICS}, "P@1 on train": on_train, "CPU-s": training.cpu}
+
+
+def ablation(name: str, seeds: int) -> list[Row]:
+    """One row for each value of each factor; every setting is trained once for each seed, the base too."""
+    data, done, rows = prepared(name), {}, []
+    for factor, values in FACTORS.items():
+        for value, settings, paper in values:
+            key = str(settings)
+            if key not in done:
+                note(f"{name}: {factor} {value}")
+                done[key] = [measure(data, settings, seed) for seed in range(seeds)]
+            of_seeds = {metric: [run[metric] for run in done[key]] for metric in done[key][0]}
+            rows.append({"factor": factor, "value": value, "paper": paper, "seeds": of_seeds})
+    return rows
+
+
+def table(rows: list[Row]) -> list[Row]:
+    """For print: the mean of the seeds, and their standard deviation where there are several."""
+    out = []
+    for row in rows:
+        cells = {metric: spread(values) for metric, values in row["seeds"].items()}
+        cells["CPU-s"] = f"{np.mean(row['seeds']['CPU-s']):.1f}"
+        paper = "" if row["paper"] is None else f"{row['paper']:.2f}"
+        out.append({"factor": row["factor"], "value": row["value"], **cells, "paper: P@1 on AmazonCat": paper})
+    return out
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation."""
+    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+
+
+def curves(name: str) -> dict[str, dict[str, list[float]]]:
+    """Of each setting, the model's metric on test and on training samples after each epoch: two runs, else alike."""
+    data, out = prepared(name), {}
+    known = data.Y_test[:, : data.Y.shape[1]]  # the metric is of the labels that training knows
+    sides = {"test": (data.X_test, known), "train": sample(data)}
+    for title, settings in CURVES.items():
+        note(f"{name}: {title}")
+        models = {side: glas({**settings, "patience": 0}, 0).fit(data.X, data.Y, held) for side, held in sides.items()}
+        out[title] = {side: [row["metric"] for row in model.history] for side, model in models.items()}
+    return out
+
+
+def picture(width: int, height: int, parts: Sequence[str]) -> str:
+    """An SVG document."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
+    return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"]) + "\n"
+
+
+def text(x: float, y: float, words: str, **style: Any) -> str:
+    """Words at a place; ``anchor``, ``size`` and ``fill`` as in SVG."""
+    names = {"anchor": "text-anchor", "size": "font-size"}
+    styles = "".join(f' {names.get(name, name)}="{value}"' for name, value in style.items())
+    return f'<text x="{x:.1f}" y="{y:.1f}"{styles}>{words}</text>'
+
+
+def line(x: float, y: float, x2: float, y2: float, colour: str = "#ddd", more: str = "") -> str:
+    """A line from place to place."""
+    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"{more}/>'
+
+
+def ablation_drawing(results: dict[str, list[Row]]) -> str:
+    """Dots for P@1 on test: a row of panels for each corpus and one for the paper, one panel for each factor."""
+    left, top, height, step, gap = 64, 66, 130, 52, 24
+    parts = [
+        text(left, 26, "GLaS: one setting changed at a time, P@1", size=16),
+        text(
+            left,
+            46,
+            "filled: our base, and the same row of the paper; bars: one standard deviation of the seeds",
+            fill="#555",
+        ),
+    ]
+    lines: dict[str, dict[tuple[str, str], tuple[float, float]]] = {}
+    for name, rows in results.items():
+        means = {(r["factor"], r["value"]): r["seeds"]["P@1"] for r in rows}
+        lines[f"{name}, test"] = {
+            at: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else 0.0) for at, v in means.items()
+        }
+    papers = {(factor, value): (paper, 0.0) for factor, vs in FACTORS.items() for value, _, paper in vs if paper}
+    lines["paper: AmazonCat-13K, test"] = papers
+    width = left + sum(len(values) * step + gap for values in FACTORS.values())
+    for number, (title, points) in enumerate(lines.items()):
+        y0 = top + number * (height + 76) + 26
+        low = min(mean - error for mean, error in points.values())
+        high = max(mean + error for mean, error in points.values())
+        low, high = low - 0.08 * (high - low), high + 0.12 * (high - low)
+        parts.append(text(left, y0 - 14, title, size=14))
+        x0 = float(left)
+        for factor, values in FACTORS.items():
+            x0 = panel(parts, points, factor, values, x0, y0, height, step, (low, high), x0 == left) + gap
+    return picture(width, top + len(lines) * (height + 76), parts)
+
+
+def panel(
+    parts: list[str],
+    points: dict[tuple[str, str], tuple[float, float]],
+    factor: str,
+    values: list[tuple[str, Settings, float | None]],
+    x0: float,
+    y0: float,
+    height: float,
+    step: float,
+    limits: tuple[float, float],
+    first: bool,
+) -> float:
+    """Draw the values of one factor; return where the panel ends."""
+    low, high = limits
+    x1 = x0 + len(values) * step
+
+    def y(value: float) -> float:
+        return y0 + height * (high - value) / (high - low)
+
+    for tick in ticks(low, high):
+        parts.append(line(x0, y(tick), x1, y(tick)))
+        if first:
+            parts.append(text(x0 - 8, y(tick) + 4, f"{tick:g}", anchor="end", fill="#555"))
+    parts.append(text((x0 + x1) / 2, y0 + height + 34, factor, anchor="middle", size=13))
+    for i, (value, settings, _) in enumerate(values):
+        x = x0 + (i + 0.5) * step
+        parts.append(text(x, y0 + height + 16, value, anchor="middle", fill="#333", size=11))
+        if (factor, value) not in points:
+            continue
+        mean, error = points[factor, value]
+        if error:
+            parts.append(line(x, y(mean - error), x, y(mean + error), BLUE, ' stroke-width="2"'))
+        style = f'fill="{"white" if settings else BLUE}" stroke="{BLUE}" stroke-width="2"'
+        parts.append(f'<circle cx="{x:.1f}" cy="{y(mean):.1f}" r="5" {style}/>')
+        parts.append(text(x, y(mean + error) - 9, f"{mean:.1f}", anchor="middle", size=11))
+    return x1
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Four or so round numbers between two."""
+    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if (high - low) / step <= 5)
+    return [float(n * step) for n in range(int(np.ceil(low / step)), int(high / step) + 1)]
+
+
+def curves_drawing(name: str, results: dict[str, dict[str, list[float]]]) -> str:
+    """One panel for each optimiser: train and test by epoch, with the regulariser and without."""
+    left, top, width, height, gap = 60, 84, 330, 270, 30
+    values = [value for sides in results.values() for side in sides.values() for value in side]
+    low, high = 5 * np.floor(min(values) / 5), 5 * np.ceil(max(values) / 5)
+    low = max(low, high - 50)
+    parts = [
+        text(left, 26, f"Overfitting by epoch on {name}: figure 1 of the paper redrawn", size=16),
+        text(
+            left, 46, "mean of P@1, P@3 and P@5 in percent; solid: with the GLaS regulariser, dashed: without", fill="#555"
+        ),
+    ]
+    titles = {"gradient descent": "E by plain gradient descent", "Adagrad": "E by Adagrad"}
+    for number, (optimizer, title) in enumerate(titles.items()):
+        x0 = left + number * (width + gap)
+        parts.append(text(x0, top - 12, title, size=14))
+        of_panel = {name: sides for name, sides in results.items() if name.endswith(optimizer)}
+        n_epochs = len(next(iter(of_panel.values()))["test"])
+
+        def at(epoch: int, value: float, x0: float = x0, n: int = n_epochs) -> tuple[float, float]:
+            return x0 + (epoch - 1) / max(n - 1, 1) * width, top + (high - max(value, low)) / (high - low) * height
+
+        for tick in np.arange(low, high + 1, 5):
+            parts.append(line(x0, at(1, tick)[1], x0 + width, at(1, tick)[1]))
+            if number == 0:
+                parts.append(text(x0 - 8, at(1, tick)[1] + 4, f"{tick:.0f}", anchor="end", fill="#555"))
+        for epoch in (1, *range(5, n_epochs + 1, 5)):
+            parts.append(text(at(epoch, low)[0], top + height + 18, str(epoch), anchor="middle", fill="#555"))
+        parts.append(text(x0 + width / 2, top + height + 38, "epoch", anchor="middle"))
+        for title, sides in of_panel.items():
+            dashes = ' stroke-dasharray="6 4"' if title.startswith("no ") else ""
+            for side, colour in (("train", BLUE), ("test", RED)):
+                shown = [(e, v) for e, v in enumerate(sides[side], 1) if v >= low]
+                path = " ".join("{:.1f},{:.1f}".format(*at(e, v)) for e, v in shown)
+                parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
+        for side, colour in (("train", BLUE), ("test", RED)):
+            last = max(sides[side][-1] for sides in of_panel.values())
+            parts.append(text(x0 + width - 4, at(1, last)[1] - 8, side, anchor="end", fill=colour))
+    return picture(left + 2 * width + gap + 20, top + height + 56, parts)
+
+
+def summary(results: dict[str, dict[str, list[float]]]) -> list[Row]:
+    """The curves in figures: at the end, and at the best epoch on test (which only shows how much is lost by going on)."""
+    out = []
+    for title, sides in results.items():
+        end, best = {side: values[-1] for side, values in sides.items()}, int(np.argmax(sides["test"]))
+        row = {"setting": title, "train, last": end["train"], "test, last": end["test"], "gap": end["train"] - end["test"]}
+        out.append({**row, "test, best": sides["test"][best], "at epoch": best + 1})
+    return out
+
+
+def main() -> None:
+    """Run, print and draw."""
+    import torch
+
+    parser: argparse.ArgumentParser = arguments(__doc__, repeat=None)
+    parser.add_argument("--corpus", action="append", help=f"a corpus with train and test ({', '.join(CORPORA)})")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each setting (%(default)s)")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the ablation here")
+    parser.add_argument("--curves", type=Path, metavar="FILE", help=f"draw train and test by epoch on {OF_CURVES} here")
+    parser.add_argument("--only-curves", action="store_true", help="no ablation")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    results = {} if given.only_curves else {name: ablation(name, given.seeds) for name in given.corpus or CORPORA}
+    tables = {f"{name}: one setting changed at a time": table(rows) for name, rows in results.items()}
+    if given.curves:
+        by_epoch = curves(OF_CURVES)
+        tables[f"{OF_CURVES}: mean of P@1, P@3 and P@5 by epoch"] = summary(by_epoch)
+        given.curves.write_text(curves_drawing(OF_CURVES, by_epoch))
+    base = ", ".join(f"{name} {value}" for name, value in SCALED.items())
+    report(tables, [f"Base: preset paper with {base}; seeds 0 to {given.seeds - 1}; mean ± standard deviation"], given.json)
+    if given.svg:
+        given.svg.write_text(ablation_drawing(results))
+
+
+if __name__ == "__main__":
+    main()
