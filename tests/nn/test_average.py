@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -99,7 +101,7 @@ def test_the_network_goes_on_without_touching_its_average() -> None:
 def test_a_checkpoint_goes_on(kind: str) -> None:
     net, average = after(kind)
     again = Average(net, kind)
-    again.load_state_dict({"weights": {k: v.clone() for k, v in average.weights.items()}, "n": average.state_dict()["n"]})
+    again.load_state_dict(copy.deepcopy(average.state_dict()))
     net.become(9.0, 9.0)
     for one in (average, again):
         one.after_step()
@@ -111,3 +113,9 @@ def test_a_checkpoint_goes_on(kind: str) -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(SettingError, match=r'there is no average "emma"\. Did you mean "ema"'):
         Average(Net(), "emma")
+
+
+def test_ema_can_look_at_some_steps_only() -> None:
+    net, average = after("ema", decay=0.6, every=2)
+    average.exchange()
+    assert net.w.tolist() == [(3 + 4) / 2, (2 + 7) / 2] and average.n == 2

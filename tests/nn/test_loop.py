@@ -193,10 +193,11 @@ def test_whatever_byte_is_damaged_it_is_refused_or_did_not_matter(tmp_path: Path
         fitted(checkpoint=file)
 
 
-@pytest.mark.parametrize("content", [torch.zeros(3), [1, 2], {"plan": {}}, {"plan": np.int64(1)}])
+@pytest.mark.parametrize("content", ["a text", [1, 2], {"plan": {}}, {"plan": np.int64(1)}])
 def test_other_files_of_torch_are_refused(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "c")
-    with pytest.raises(DataError, match="remove this one"):
+    found = "other settings" if content == {"plan": {}} else "no checkpoint, or a damaged one"
+    with pytest.raises(DataError, match=found):
         fitted(checkpoint=tmp_path / "c")
     with pytest.raises(DataError, match="no checkpoint"):
         fitted(checkpoint=tmp_path)
@@ -364,6 +365,12 @@ def test_the_log_has_a_line_for_each_epoch(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [(row["epoch"], row["metric"]) for row in rows] == [(1, 7.0), (2, 7.0), (3, 7.0)]
     assert all(row["loss"] > 0 and row["seconds"] >= 0 for row in rows)
+    net, values = torch.nn.Linear(1, 1), iter([1.0, 2.0, 6.0, 8.0])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    plan = Plan(epochs=2, steps=2, log=tmp_path / "log.jsonl")
+    train(net, lambda rng: range(2), lambda batch: 0 * net.weight.sum() + next(values), optimizer, plan)
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [row["loss"] for row in rows] == [1.5, 7.0] and "metric" not in rows[0]  # the mean over the steps
 
 
 def test_a_loss_that_is_no_number_is_told() -> None:

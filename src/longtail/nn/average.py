@@ -16,20 +16,23 @@ class Average:
     """A second set of weights that follows those of a network.
 
     ``swa``: the mean of the weights at the end of each epoch, from the epoch ``start`` on (Izmailov et al. 2018).
-    ``ema``: after each step, average = decay · average + (1 − decay) · weights; large tables make each step dear.
+    ``ema``: after ``every`` steps, average = decay · average + (1 − decay) · weights; each touches all weights, also those
+    of large tables of which a step changes a few rows.
     """
 
-    def __init__(self, net: torch.nn.Module, kind: str, *, start: int = 0, decay: float = 0.999) -> None:
+    def __init__(self, net: torch.nn.Module, kind: str, *, start: int = 0, decay: float = 0.999, every: int = 1) -> None:
         """Nothing is averaged yet."""
         if kind not in AVERAGES:
             raise SettingError(f'there is no average "{kind}"', mend=suggest(kind, AVERAGES))
-        self.net, self.kind, self.start, self.decay = net, kind, start, decay
+        self.net, self.kind, self.start, self.decay, self.every = net, kind, start, decay, every
         self.weights: dict[str, Tensor] = {}
-        self.n = 0
+        self.n = 0  # times that weights were taken in
+        self.steps = 0
 
     def after_step(self) -> None:
         """Take in the weights after a step."""
-        if self.kind == "ema":
+        self.steps += 1
+        if self.kind == "ema" and self.steps % self.every == 0:
             self.n += 1
             self._follow(max(1 - self.decay, 1 / self.n))  # early on a plain mean: the first weights say little
 
@@ -60,8 +63,8 @@ class Average:
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"weights": self.weights, "n": self.n}
+        return {"weights": self.weights, "n": self.n, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.weights, self.n = state["weights"], state["n"]
+        self.weights, self.n, self.steps = state["weights"], state["n"], state["steps"]

@@ -34,6 +34,7 @@ Batches = Callable[[np.random.Generator], Iterable[Any]]  # the batches of one e
 Metric = Callable[[], float]  # of the network as it is, on validation data; higher is better
 
 EMA_EPOCHS = 2  # over which a moving average looks back
+EMA_TIMES = 20  # an epoch, that it takes in the weights
 CHECKPOINT_EVERY = 300.0  # seconds; and after each epoch
 FREE = ("log", "checkpoint", "patience", "name", "threads", "device")  # may be others when a run goes on
 UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, ValueError)
@@ -95,7 +96,9 @@ def train(
     progress: Progress = SILENT,
 ) -> Run:
     """Train a network; leave it with its best weights by the metric, or with the last (averaged) ones without a metric."""
-    average = Average(net, plan.average, start=plan.average_from, decay=1 - 1 / max(EMA_EPOCHS * plan.steps, 2))
+    every = max(plan.steps // EMA_TIMES, 1)
+    decay = 1 - every / max(EMA_EPOCHS * plan.steps, 2)
+    average = Average(net, plan.average, start=plan.average_from, decay=decay, every=every)
     factor, rates = schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
     dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     device = next(net.parameters()).device
