@@ -20,7 +20,7 @@ from common import Row, Stopwatch, arguments, corpus, note, report
 CORPORA = ("delicious", "debian-debtags")
 OF_CURVES = "debian-debtags"
 EPOCHS = (1, 2, 3, 5, 8, 12, 20, 30)  # after which the curves are measured
-SCALED = {"d": 256, "batch": 1024, "epochs": 30, "optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "threads": 1}
+SCALED = {"d": 256, "batch": 1024, "epochs": 30, "threads": 1}
 ADAGRAD = {"optimizer": "adagrad", "rate": 0.01}
 PAPER_BASE = 94.21  # P@1 on AmazonCat-13K
 N_TRAIN = 2000  # training samples on which the fit to the training data is measured

@@ -17,6 +17,7 @@ def test_text_in_names_out(train: Dataset) -> None:
 
 
 def test_settings_reach_the_model_and_the_features(train: Dataset) -> None:
+    assert Tagger("glas", ngrams=2)._text_settings == {"ngrams": 2} and Tagger("glas")._text_settings == {"ngrams": 1}
     tagger = Tagger("ovr", preset="paper", C=0.5, min_df=3).fit(train)
     assert tagger.model.get_params()["C"] == 0.5
     assert tagger.features.settings()["ngrams"] == 1 and tagger.features.settings()["min_df"] == 3  # type: ignore[union-attr]

@@ -48,9 +48,9 @@ class Tagger:
     """
 
     def __init__(self, method: str = "ovr", *, preset: str | None = None, **settings: Any) -> None:
-        """Choose a method, a preset of it, and any settings of the method or of its text features by name."""
+        """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features."""
         cls = model_class(method)
-        given = {**(cls.preset(preset) if preset else {}), **settings}
+        given = {**(cls.preset(preset) if preset else cls.presets.get("best", {})), **settings}
         text_names = list(inspect.signature(Tfidf).parameters) if cls.input == "features" else list(RUNTIME)
         for name in given:
             if name not in (*cls.param_names(), *text_names, "seed"):

@@ -53,11 +53,11 @@ class Glas(Model):
     """
 
     presets: ClassVar = {
-        "best": {},
+        "best": {"ngrams": 1},  # pairs of words make E several times as large, and are of no use here
         "paper": {
             **{"d": 1024, "second": True, "unit": True, "init": "random", "loss": "margin", "negatives": "batch"},
             **{"regulariser": "glas", "weight": 10.0, "keep": 0.8, "batch": 4096, "epochs": 10, "discount": 0.0},
-            **{"optimizer": "adagrad", "rate": 0.01, "label_rate": 0.001, "schedule": "constant", "average": "none"},
+            **{"optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "schedule": "constant", "average": "none"},
             "ngrams": 1,
         },
     }
