@@ -38,6 +38,7 @@ class Solver:
     max_passes: int
     prune: float
     seed: int
+    certain: bool = False  # a child that every sample has gets no model: its margin is infinite
 
     def train(
         self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None = 1
@@ -46,6 +47,9 @@ class Solver:
 
         ``weight`` says how much more a positive sample of each child counts than a negative one.
         """
+        learnt = [c for c, mine in enumerate(positives) if not self.certain or len(mine) < len(rows)]
+        if len(learnt) < len(positives):
+            return self._without_certain(X, rows, positives, weight, seed, threads, learnt)
         indptr, indices, data, old = local_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
         indptr, indices, data = with_constant(indptr, indices, data, len(old))
 
@@ -65,6 +69,19 @@ class Solver:
         row_start = pointers(lengths[ids])
         children = kept.indices.astype(narrowest(len(positives) - 1))
         return NodeWeights(old[ids], row_start, children, kept.data.astype(np.float16), np.concatenate(bias))
+
+    def _without_certain(
+        self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None, learnt: list[int]
+    ) -> NodeWeights:
+        """As ``train``, where only some children are learnt and the others are certain."""
+        n_children = len(positives)
+        bias = np.full(n_children, np.inf, np.float32)
+        numbers = np.array(learnt, narrowest(n_children - 1))
+        if not learnt:
+            return NodeWeights(np.empty(0, np.int32), np.zeros(1, np.int32), numbers, np.empty(0, np.float16), bias)
+        some = self.train(X, rows, [positives[c] for c in learnt], weight[learnt], seed, threads)
+        bias[learnt] = some.bias
+        return NodeWeights(some.features, some.row_start, numbers[some.children], some.values, bias)
 
 
 def narrowest(largest: int) -> type[np.integer[Any]]:
