@@ -172,3 +172,19 @@ def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
     return LabelTree(
         np.array([sum(useful[child] for child in children[node]) for node in kept]), label[np.array(kept, np.int64)]
     )
+
+
+def direct(tree: LabelTree) -> LabelTree:
+    """The tree without inner nodes that have a single child: the child takes their place, except below the root.
+
+    >>> direct(LabelTree(np.array([2, 1, 0, 0]), np.array([-1, -1, 1, 0]))).label.tolist()
+    [-1, 0, 1]
+    """
+    kept = tree.n_children != 1
+    kept[0] = True
+    parent = tree.parent.copy()
+    for node in range(1, tree.n_nodes):  # from above: whatever is above has been mended
+        if not kept[parent[node]]:
+            parent[node] = parent[parent[node]]
+    number = np.cumsum(kept) - 1
+    return tree_from_parents(np.where(parent >= 0, number[parent], -1)[kept], tree.label[kept])
