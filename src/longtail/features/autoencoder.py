@@ -1,0 +1,86 @@
+"""A trained autoencoder: sparse features -> a short code, and how much of the features the code does not tell.
+
+It is trained by ``longtail.nn.autoencoder``, which needs torch; it works without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from longtail.csr import checked_features
+from longtail.errors import DataError
+from longtail.features.stack import ACTIVATIONS, Stack
+from longtail.kernels import Floats
+
+BLOCK = 2**22  # numbers of the reconstruction that are held at a time
+
+
+@dataclass(frozen=True)
+class Autoencoder:
+    """φ: features -> code, and ψ: code -> features, with ψ(φ(x)) ≈ x.
+
+    >>> along = np.array([[1.0], [0.0]], np.float32)  # keeps the first feature, forgets the second
+    >>> zero = np.zeros(1, np.float32)
+    >>> coder = Autoencoder(Stack([along], [zero], ["none"]), Stack([along.T], [np.zeros(2, np.float32)], ["none"]))
+    >>> X = sp.csr_array([[2.0, 0.0], [3.0, 3.0]], dtype=np.float32)
+    >>> coder.transform(X).toarray().tolist(), coder.novelty(X).tolist()
+    ([[2.0], [3.0]], [0.0, 0.5])
+    """
+
+    encoder: Stack  # φ
+    decoder: Stack  # ψ
+
+    @property
+    def n_features(self) -> int:
+        """Numbers of an input."""
+        return int(self.encoder.weights[0].shape[0])
+
+    def transform(self, X: sp.csr_array) -> sp.csr_array:
+        """The codes [n, a], a row for each row of X, in their order."""
+        return sp.csr_array(self.encoder(self._checked(X)))
+
+    def novelty(self, X: sp.csr_array) -> Floats:
+        """‖ψ(φ(x)) − x‖² / ‖x‖² of each row: near 0 for what is like the training data, about 1 for what is not.
+
+        A row without features has nothing that could be known: 1. The reconstruction is made a few numbers at a time.
+        """
+        X = self._checked(X)
+        inner = Stack(self.decoder.weights[:-1], self.decoder.biases[:-1], self.decoder.activations[:-1])
+        H = inner(self.encoder(X))  # [n, h]
+        W, b, last = self.decoder.weights[-1], self.decoder.biases[-1], ACTIVATIONS[self.decoder.activations[-1]]
+        length = X.multiply(X).sum(axis=1)  # [n] ‖x‖²
+        lost = np.empty(len(H), np.float32)
+        step = max(BLOCK // X.shape[1], 1)
+        for start in range(0, len(H), step):
+            part = slice(start, start + step)
+            lost[part] = np.square(last(H[part] @ W + b) - X[part].toarray()).sum(axis=1)
+        return np.where(length > 0, lost / np.where(length > 0, length, 1), 1).astype(np.float32)
+
+    def rounded(self) -> Autoencoder:
+        """As ``state`` keeps it."""
+        return Autoencoder(self.encoder.rounded(), self.decoder.rounded())
+
+    def settings(self) -> dict[str, Any]:
+        """The activations, layer by layer."""
+        return {"encoder": list(self.encoder.activations), "decoder": list(self.decoder.activations)}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What was learned, as plain arrays."""
+        return {**self.encoder.state("encoder"), **self.decoder.state("decoder")}
+
+    @classmethod
+    def restored(cls, settings: dict[str, Any], state: dict[str, NDArray[Any]]) -> Autoencoder:
+        """From what ``settings`` and ``state`` gave."""
+        return cls(*(Stack.restored(state, name, settings[name]) for name in ("encoder", "decoder")))
+
+    def _checked(self, X: sp.csr_array) -> sp.csr_array:
+        X = checked_features(X)
+        if X.shape[1] != self.n_features:
+            found = f"the samples have {X.shape[1]:,} features, the autoencoder was trained on {self.n_features:,}"
+            raise DataError(found, mend="Make the features as for the training data")
+        return X
