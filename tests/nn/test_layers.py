@@ -8,9 +8,10 @@ import scipy.sparse as sp
 import torch
 
 from longtail.errors import SettingError
+from longtail.features.stack import halved
 from longtail.nn import layers
 from longtail.nn.autoencoder import fit_autoencoder
-from longtail.nn.layers import Chain, Decoder, Encoder, halved
+from longtail.nn.layers import Chain, Decoder, Encoder
 from longtail.nn.losses import SLOPES, activated, full_squares
 
 

@@ -1,6 +1,6 @@
 """A trained autoencoder: sparse features -> a short code, and how much of the features the code does not tell.
 
-It is trained by ``longtail.nn.autoencoder``, which needs torch; it works without.
+A linear one of one layer is computed here. Others are trained by ``longtail.nn.autoencoder`` with torch, and work without.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import checked_features
-from longtail.errors import DataError
+from longtail.errors import DataError, SettingError
 from longtail.features.stack import ACTIVATIONS, Stack
 from longtail.kernels import Floats
 
 BLOCK = 2**22  # numbers of the reconstruction that are held at a time
+MORE, ROUNDS = 10, 5  # directions beyond those asked for, and multiplications, that make a random start exact enough
 
 
 @dataclass(frozen=True)
@@ -84,3 +85,28 @@ class Autoencoder:
             found = f"the samples have {X.shape[1]:,} features, the autoencoder was trained on {self.n_features:,}"
             raise DataError(found, mend="Make the features as for the training data")
         return X
+
+
+def linear_autoencoder(X: sp.csr_array, code: int, seed: int = 0) -> Autoencoder:
+    """The best autoencoder of one layer without activation: the directions in which X [n, n_features] is longest.
+
+    Training would only come near them, so they are computed (Halko, Martinsson and Tropp 2011).
+
+    >>> coder = linear_autoencoder(sp.csr_array(np.diag([3.0, 2.0, 1.0])), 2)
+    >>> coder.novelty(sp.csr_array(np.eye(3))).round(3).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    X = checked_features(X)
+    if isinstance(code, bool) or not isinstance(code, int | np.integer) or code < 1:
+        raise SettingError(f"code is {code}", mend="It must be a whole number from 1")
+    if code > min(X.shape):
+        found = f"code is {code}, for {X.shape[0]:,} samples of {X.shape[1]:,} features"
+        raise SettingError(found, mend=f"It must be at most {min(X.shape)}")
+    width = min(code + MORE, *X.shape)
+    Q = np.random.default_rng(seed).normal(size=(X.shape[1], width)).astype(np.float32)
+    for _ in range(ROUNDS):
+        Q = np.linalg.qr(X.T @ np.linalg.qr(X @ Q)[0])[0]  # [n_features, width], orthonormal
+    _, _, turned = np.linalg.svd(X @ Q, full_matrices=False)
+    directions = np.ascontiguousarray((turned @ Q.T)[:code])  # [code, n_features], the longest first
+    encoder = Stack([np.ascontiguousarray(directions.T)], [np.zeros(code, np.float32)], ["none"])
+    return Autoencoder(encoder, Stack([directions], [np.zeros(X.shape[1], np.float32)], ["none"])).rounded()

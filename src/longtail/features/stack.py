@@ -20,6 +20,7 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "tanh": np.tanh,
     "sigmoid": lambda Z: np.exp(-np.logaddexp(0, -Z)),
 }
+WIDEST = 1024  # first of halved widths
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,16 @@ def half(W: Floats) -> NDArray[np.float16]:
     """In two bytes; what is too large for them becomes the largest that is not."""
     most = np.finfo(np.float16).max
     return np.clip(W, -most, most).astype(np.float16)
+
+
+def halved(n: int, code: int) -> list[int]:
+    """Widths from n down to a code, each half of the one before; the first of at most ``WIDEST``.
+
+    >>> halved(500, 100), halved(100_000, 256), halved(100, 200)
+    ([250, 125, 100], [1024, 512, 256], [200])
+    """
+    widths, width = [], min(n // 2, WIDEST)
+    while width > code:
+        widths.append(width)
+        width //= 2
+    return [*widths, code]

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from longtail.errors import SettingError, suggest
 from longtail.features.autoencoder import Autoencoder
-from longtail.nn.layers import Decoder, Encoder, halved
+from longtail.features.stack import halved
+from longtail.nn.layers import Decoder, Encoder
 from longtail.nn.loop import Plan, torch_threads, train
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
 from longtail.progress import SILENT, Progress

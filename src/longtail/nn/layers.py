@@ -22,20 +22,6 @@ from longtail.nn.rows import RowTable
 
 ALL_UP_TO = 4096  # outputs of a decoder; with more, a step looks at those in its batch and at some others
 OTHERS = 1024  # so many
-WIDEST = 1024  # first layer of halved widths
-
-
-def halved(n: int, code: int) -> list[int]:
-    """Widths from n down to a code, each half of the one before; the first of at most ``WIDEST``.
-
-    >>> halved(500, 100), halved(100_000, 256), halved(100, 200)
-    ([250, 125, 100], [1024, 512, 256], [200])
-    """
-    widths, width = [], min(n // 2, WIDEST)
-    while width > code:
-        widths.append(width)
-        width //= 2
-    return [*widths, code]
 
 
 def xavier(n_in: int, n_out: int) -> torch.nn.Parameter:
