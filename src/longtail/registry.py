@@ -16,6 +16,7 @@ METHODS = {
     "plt": "longtail.models.plt:LabelTrees",
     "glas": "longtail.models.glas:Glas",
     "neuralxc": "longtail.models.neuralxc:NeuralXC",
+    "hierarchicalxc": "longtail.models.hierarchicalxc:HierarchicalXC",
 }
 
 

@@ -130,8 +130,9 @@ def info(arguments: Namespace) -> None:
         rows["features"] += f", written as {tagger.model.n_features:,} numbers by an autoencoder"
     for name, value in rows.items():
         show(f"{name:<14}{value}")
-    for linear in getattr(tagger.model, "trees", [])[:1]:
-        show("\n" + linear.tree.drawn(tagger.known_labels.names))
+    tree = tagger.model.label_tree
+    if tree is not None:
+        show("\n" + tree.drawn(tagger.known_labels.names))
 
 
 def methods(arguments: Namespace) -> None:

@@ -175,16 +175,18 @@ def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
 
 
 def direct(tree: LabelTree) -> LabelTree:
-    """The tree without inner nodes that have a single child: the child takes their place, except below the root.
+    """The tree without inner nodes that have a single child: the child takes their place, except that of the root.
 
     >>> direct(LabelTree(np.array([2, 1, 0, 0]), np.array([-1, -1, 1, 0]))).label.tolist()
     [-1, 0, 1]
     """
-    kept = tree.n_children != 1
-    kept[0] = True
-    parent = tree.parent.copy()
-    for node in range(1, tree.n_nodes):  # from above: whatever is above has been mended
-        if not kept[parent[node]]:
-            parent[node] = parent[parent[node]]
-    number = np.cumsum(kept) - 1
-    return tree_from_parents(np.where(parent >= 0, number[parent], -1)[kept], tree.label[kept])
+    place = np.arange(tree.n_nodes)  # the highest node that each may stand for
+    for node in range(1, tree.n_nodes):
+        above = tree.parent[node]
+        if above > 0 and tree.n_children[above] == 1:
+            place[node] = place[above]
+    kept = np.flatnonzero((tree.n_children != 1) | (np.arange(tree.n_nodes) == 0))
+    kept = kept[np.argsort(place[kept])]
+    above = np.searchsorted(place[kept], place[tree.parent[place[kept]]])
+    above[0] = -1
+    return tree_from_parents(above, tree.label[kept])

@@ -27,6 +27,19 @@ class NodeWeights:
     values: NDArray[np.float16]  # [n_weights]
     bias: Floats  # [n_children]
 
+    @classmethod
+    def nothing(cls) -> NodeWeights:
+        """Of no child."""
+        none = np.empty(0, np.int32)
+        return cls(none, np.zeros(1, np.int32), none, none.astype(np.float16), none.astype(np.float32))
+
+    def among(self, numbers: list[int], n_children: int) -> NodeWeights:
+        """The same for children that have these numbers among more; the others are certain: their margin is infinite."""
+        bias = np.full(n_children, np.inf, np.float32)
+        bias[numbers] = self.bias
+        children = np.array(numbers, narrowest(n_children - 1))[self.children]
+        return NodeWeights(self.features, self.row_start, children, self.values, bias)
+
 
 @dataclass(frozen=True)
 class Solver:
@@ -38,7 +51,7 @@ class Solver:
     max_passes: int
     prune: float
     seed: int
-    certain: bool = False  # a child that every sample has gets no model: its margin is infinite
+    certain: bool = False  # whether a child that every sample has goes without a model
 
     def train(
         self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None = 1
@@ -49,7 +62,9 @@ class Solver:
         """
         learnt = [c for c, mine in enumerate(positives) if not self.certain or len(mine) < len(rows)]
         if len(learnt) < len(positives):
-            return self._without_certain(X, rows, positives, weight, seed, threads, learnt)
+            mine = [positives[c] for c in learnt]
+            some = self.train(X, rows, mine, weight[learnt], seed, threads) if learnt else NodeWeights.nothing()
+            return some.among(learnt, len(positives))
         indptr, indices, data, old = local_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
         indptr, indices, data = with_constant(indptr, indices, data, len(old))
 
@@ -69,19 +84,6 @@ class Solver:
         row_start = pointers(lengths[ids])
         children = kept.indices.astype(narrowest(len(positives) - 1))
         return NodeWeights(old[ids], row_start, children, kept.data.astype(np.float16), np.concatenate(bias))
-
-    def _without_certain(
-        self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None, learnt: list[int]
-    ) -> NodeWeights:
-        """As ``train``, where only some children are learnt and the others are certain."""
-        n_children = len(positives)
-        bias = np.full(n_children, np.inf, np.float32)
-        numbers = np.array(learnt, narrowest(n_children - 1))
-        if not learnt:
-            return NodeWeights(np.empty(0, np.int32), np.zeros(1, np.int32), numbers, np.empty(0, np.float16), bias)
-        some = self.train(X, rows, [positives[c] for c in learnt], weight[learnt], seed, threads)
-        bias[learnt] = some.bias
-        return NodeWeights(some.features, some.row_start, numbers[some.children], some.values, bias)
 
 
 def narrowest(largest: int) -> type[np.integer[Any]]:

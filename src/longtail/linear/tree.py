@@ -111,6 +111,15 @@ class LinearTree:
     tree: LabelTree
     weights: TreeWeights
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """As plain arrays."""
+        return {"n_children": self.tree.n_children, "label": self.tree.label, **self.weights.state()}
+
+    @classmethod
+    def restored(cls, state: dict[str, NDArray[Any]]) -> LinearTree:
+        """From what ``state`` gave."""
+        return cls(LabelTree(state["n_children"], state["label"]), TreeWeights.restored(state))
+
     @cached_property
     def arrays(self) -> Any:
         """What the search kernel needs."""
@@ -120,7 +129,7 @@ class LinearTree:
 
 
 def trained_nodes(
-    nodes: Ints, tree: LabelTree, samples: sp.csc_array, X: sp.csr_array, solver: Solver, weight: Floats,
+    nodes: NDArray[np.integer[Any]], tree: LabelTree, samples: sp.csc_array, X: sp.csr_array, solver: Solver, weight: Floats,
     matched: sp.csc_array | None, stage: Stage, threads: int | None,
 ) -> dict[int, NodeWeights]:  # fmt: skip
     """The models of some inner nodes, the costliest first.
@@ -156,7 +165,8 @@ def node_work(tree: LabelTree, samples: sp.csc_array) -> Longs:
     """[n_nodes] what each node costs to train: samples times children."""
     n_rows = np.diff(samples.indptr).astype(np.int64)
     n_rows[0] = samples.shape[0]  # the root also learns from samples without labels
-    return n_rows * tree.n_children
+    work: Longs = n_rows * tree.n_children
+    return work
 
 
 def column(matrix: sp.csc_array, j: int) -> Ints:

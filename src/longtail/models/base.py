@@ -16,6 +16,7 @@ from longtail.csr import checked_features, checked_labels
 from longtail.data.dataset import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.kernels import Ints
+from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.topk import NO_LABEL, TopK
 
@@ -44,6 +45,11 @@ class Model(ABC):
     @abstractmethod
     def score_meaning(self) -> Literal["probability", "margin", "count"]:
         """What a score is."""
+
+    @property
+    def label_tree(self) -> LabelTree | None:
+        """The tree over the labels, for methods that have one."""
+        return None
 
     @property
     def natural_threshold(self) -> float:

@@ -107,6 +107,11 @@ class LabelTrees(Model):
         return "probability"
 
     @property
+    def label_tree(self) -> LabelTree:
+        """The first tree."""
+        return self.trees[0].tree
+
+    @property
     def wants_tail(self) -> bool:
         """Whether ``chosen_tail`` is to be found on validation data."""
         return self.tail == AUTO
@@ -219,13 +224,12 @@ class LabelTrees(Model):
     def _state(self) -> State:
         out: State = {"log_propensity": self._log_propensity, "tail": np.array([self.chosen_tail], np.float32)}
         for number, linear in enumerate(self.trees):
-            arrays = {"n_children": linear.tree.n_children, "label": linear.tree.label, **linear.weights.state()}
-            out |= {f"{number}.{name}": array for name, array in arrays.items()}
+            out |= {f"{number}.{name}": array for name, array in linear.state().items()}
         return out
 
     def _restore(self, state: State) -> None:
         self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
-        self.trees = [tree_of(part) for part in parts_of(state)]
+        self.trees = [LinearTree.restored(part) for part in parts_of(state)]
 
 
 def default_fanout(n_labels: int, number: int) -> int:
@@ -246,8 +250,3 @@ def parts_of(state: State) -> Iterator[State]:
     for number in range(sum(name.endswith(".n_children") for name in state)):
         prefix = f"{number}."
         yield {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-
-
-def tree_of(part: State) -> LinearTree:
-    """A tree with its weights, as stored."""
-    return LinearTree(LabelTree(part["n_children"], part["label"]), TreeWeights.restored(part))
