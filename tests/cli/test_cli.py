@@ -56,6 +56,20 @@ def test_train_evaluate_info(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "method        ovr" in out and "C=0.5" in out and "seed=3" in out and "ngrams=1" in out and "margin" in out
 
 
+def test_the_tree_of_labels_is_printed_and_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "train.jsonl", "--method", "hierarchicalxc", "--out", "tree"]) == 0
+    assert main(["info", "tree", "--tree", "tree.svg"]) == 0
+    out, picture = capsys.readouterr().out, (folder / "tree.svg").read_text()
+    assert "\n4 labels\n├─ " in out and picture.startswith("<svg ")
+    for name in ("fruit", "metal", "music", "sea"):
+        assert f"─ {name}" in out and f">{name}</text>" in picture
+
+
+def test_a_method_without_a_tree_has_none_to_draw(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "model", "--tree", "tree.svg"]) == 2
+    assert "ovr has no tree of labels to draw" in capsys.readouterr().err and not Path("tree.svg").exists()
+
+
 def test_evaluate_at_other_ranks_to_standard_output(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "model", "test.jsonl", "--k", "2,1", "--json", "-", "--propensity", "0.6,2.6"]) == 0
     figures = json.loads(capsys.readouterr().out)

@@ -21,12 +21,14 @@ from longtail.data.jsonl import parse_object
 from longtail.data.read import read
 from longtail.data.split import stratified_split
 from longtail.data.write import write_all
+from longtail.errors import SettingError
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
 from longtail.models.base import count
 from longtail.progress import Display, clock
 from longtail.report.checkup import checkup_text
 from longtail.report.evaluation import evaluation_tables
+from longtail.report.tree_svg import tree_svg
 from longtail.tagger import Tagger, load
 
 BATCH = 1024  # texts tagged at a time
@@ -132,7 +134,12 @@ def info(arguments: Namespace) -> None:
         show(f"{name:<14}{value}")
     tree = tagger.model.label_tree
     if tree is not None:
-        show("\n" + tree.drawn(tagger.known_labels.names))
+        show("\n" + tree.drawn(tagger.known_labels.names, counts=tagger.model.label_counts))
+    if arguments.tree:
+        if tree is None:
+            raise SettingError(f"{tagger.method} has no tree of labels to draw", mend="Leave --tree out")
+        with writing(arguments.tree) as stream:
+            stream.write(tree_svg(tree, tagger.known_labels.names, tagger.model.label_counts).encode())
 
 
 def methods(arguments: Namespace) -> None:

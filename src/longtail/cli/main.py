@@ -87,6 +87,7 @@ def parser() -> Parser:
 
     info = command("info", "Tell what a saved tagger is.")
     info.add_argument("model", metavar="MODEL")
+    info.add_argument("--tree", metavar="FILE.svg", help="draw its tree of labels, too, for methods that have one")
 
     command("methods", "List the methods with their presets and settings.")
 

@@ -33,10 +33,10 @@ def agglomerated(
     >>> Y = sp.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32))
     >>> print(agglomerated(Y, sp.csr_array(np.eye(3)), distance="count", linkage="average").drawn(["a", "b", "c"]))
     3 labels
-    ├─ 2 labels
-    │  ├─ a
-    │  └─ b
-    └─ c
+    ├─ c
+    └─ 2 labels
+       ├─ a
+       └─ b
     """
     for name, value, known in (("distance", distance, DISTANCES), ("linkage", linkage, LINKAGES)):
         if value not in known:

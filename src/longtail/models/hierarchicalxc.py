@@ -24,7 +24,7 @@ from longtail.topk import TopK
 LOSS = "logistic"  # scores are products of probabilities
 CHOICES = {"distance": DISTANCES, "linkage": LINKAGES, "search": ("best-first", "hard")}
 TERMS = 128  # features of a label that take part where 2-means joins clusters
-FEW = 4096  # labels up to which trees of average linkage are not much deeper than others
+FEW = 512  # labels up to which average linkage pays for its deeper trees
 MOST_STEPS = 10**8  # steps from the root to all labels of all samples
 
 
@@ -69,7 +69,7 @@ class HierarchicalXC(Model):
         code: numbers that a linear autoencoder writes a sample as (paper: an autoencoder, size not given), at most as many
         as there are features or samples; None for the features themselves. distance: of two labels: count, −|both| (paper),
         or iou, 1 − |both| / |either|. linkage: of two clusters: complete (paper), average, or balanced, by 2-means of the
-        labels' features in place of their distances; by default average, and complete where more than 4,096 labels have
+        labels' features in place of their distances; by default average, and complete where more than 512 labels have
         samples. search: best-first, or hard (paper). C, prune, eps, max_passes: of the logistic node models, as in ovr.
         seed: of 2-means, the autoencoder, and the order of samples.
         """
