@@ -3,9 +3,11 @@
 Clusters are joined two by two, always the two most alike. Only pairs of labels that stand together are ever held: all others
 are equally far apart, so clusters between which there are only such pairs come last and are told apart by their vectors.
 """
-# mypy: disable-error-code="assignment,arg-type,return-value,no-untyped-def"
+# mypy: disable-error-code="assignment,arg-type,return-value"
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -93,91 +95,120 @@ def joined(parent: Ints, labels: Ints, V: sp.csr_array, seed: int, threads: int 
     return tree_from_parents(parent, np.concatenate([label, np.full(inner.sum(), INNER, np.int32)]))
 
 
+class Clusters(NamedTuple):
+    """Clusters, numbered labels first, then joins, with lists of what they stand with; all arrays are worked on in place.
+
+    The entries of a cluster stand in runs, which were those of its labels: run r is [begin[r], end[r]), then comes after[r].
+    """
+
+    neighbour: Ints  # [n_entries] a label or join; what it has become a part of is found through ``top``
+    similarity: Longs  # [n_entries] the least of its pairs of labels (complete linkage) or their sum (average)
+    n_pairs: Longs  # [n_entries] pairs of labels that it stands for
+    begin: Longs  # [n_labels]
+    end: Longs  # [n_labels]
+    after: Ints  # [n_labels] −1 behind the last
+    head: Ints  # [2 n_labels − 1] a cluster's first run; −1 when it stands with nothing any more
+    tail: Ints  # [2 n_labels − 1] its last run
+    size: Longs  # [2 n_labels − 1] its labels
+    top: Ints  # [2 n_labels − 1] a step towards the cluster that holds it now
+
+
 @kernel
 def joins(indptr: Longs, indices: Ints, similarity: Longs, complete: bool) -> Ints:
     """[n + n_joins] the join that each label (the first n) or join (numbered in order) goes into; −1 where none.
 
     Nearest-neighbour chain (Murtagh 1983): follow nearest neighbours until two are each other's, and join them. For these
-    linkages the joins are those of the greedy algorithm, in another order. A cluster's neighbours are lists of its labels'
-    neighbours, which are summed up by cluster when they are looked at, in the arrays given; entries only ever get fewer.
+    linkages the joins are those of the greedy algorithm, in another order. At a tie the neighbour that the chain came from
+    is the nearest, so similarities along the chain rise and it ends. A join takes over the lists of both, which are summed
+    up when they are next looked at: entries only ever get fewer. The arrays given are used up.
     """
     n = len(indptr) - 1
-    parent = np.full(2 * n - 1, -1, np.int32)
-    size = np.ones(2 * n - 1, np.int64)
-    # The entries of a cluster stand in the runs of its labels: run r is [begin[r], end[r]), then comes run after[r].
-    begin, end, after = indptr[:-1].copy(), indptr[1:].copy(), np.full(n, -1, np.int32)
-    head, tail = np.full(2 * n - 1, -1, np.int32), np.full(2 * n - 1, -1, np.int32)
-    head[:n], tail[:n] = np.arange(n), np.arange(n)
-    n_pairs = np.ones(len(indices), np.int64)  # pairs of labels that an entry stands for
-    total, pairs = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int64)  # of the cluster that is looked at
-    neighbours = np.empty(2 * n - 1, np.int32)
-    top = np.arange(2 * n - 1).astype(np.int32)  # a step towards the cluster that holds a label or join
-    chain, length = np.empty(2 * n - 1, np.int32), 0
-    n_nodes, next_start = n, 0
+    numbers = np.arange(2 * n - 1).astype(np.int32)
+    after, head = np.full(n, -1, np.int32), np.full(2 * n - 1, -1, np.int32)
+    head[:n] = numbers[:n]
+    size, n_pairs = np.ones(2 * n - 1, np.int64), np.ones(len(indices), np.int64)
+    lists = (indices, similarity, n_pairs, indptr[:-1].copy(), indptr[1:].copy(), after, head, head.copy())
+    clusters = Clusters(*lists, size, numbers)
+    total, pairs = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int64)  # of what the cluster looked at stands with
+    found, parent = np.empty(2 * n - 1, np.int32), np.full(2 * n - 1, -1, np.int32)
+    chain, length, n_nodes, start = np.empty(2 * n - 1, np.int32), 0, n, 0
     while True:
         if length == 0:
-            while next_start < n_nodes and (parent[next_start] >= 0 or head[next_start] < 0):
-                next_start += 1
-            if next_start == n_nodes:
+            while start < n_nodes and (parent[start] >= 0 or head[start] < 0):
+                start += 1
+            if start == n_nodes:
                 return parent[:n_nodes]
-            chain[0], length = next_start, 1
-        mine = chain[length - 1]
-        # Sum up the entries of this cluster by the clusters that they lead to.
-        n_neighbours, run = 0, head[mine]
-        while run >= 0:
-            for p in range(begin[run], end[run]):
-                other = indices[p]
-                while top[other] != other:
-                    top[other] = top[top[other]]
-                    other = top[other]
-                if other == mine:
-                    continue
-                if pairs[other] == 0:
-                    neighbours[n_neighbours] = other
-                    n_neighbours += 1
-                    total[other] = similarity[p]
-                elif complete:
-                    total[other] = min(total[other], similarity[p])
-                else:
-                    total[other] += similarity[p]
-                pairs[other] += n_pairs[p]
-            run = after[run]
-        # Write them back in order, find the nearest: the one we came from at a tie, otherwise that with the lower number.
-        before = chain[length - 2] if length > 1 else -1
-        nearest, best = -1, 0.0
-        run = head[mine]
-        p = begin[run] if run >= 0 else 0
-        stop = end[run] if run >= 0 else 0
-        for i in range(n_neighbours):
-            other = neighbours[i]
-            all_pairs = size[mine] * size[other]
-            useful = not complete or pairs[other] == all_pairs  # a pair that is missing is at the largest distance
-            if useful:
-                while p == stop:
-                    end[run] = p
-                    run = after[run]
-                    p, stop = begin[run], end[run]
-                indices[p], similarity[p], n_pairs[p] = other, total[other], pairs[other]
-                p += 1
-                alike = np.float64(total[other]) if complete else total[other] / all_pairs
-                if alike > best or (alike == best and nearest != before and (other == before or other < nearest)):
-                    nearest, best = other, alike
-            pairs[other] = 0
-        if run >= 0:
-            end[run] = p
-            tail[mine] = run
-            after[run] = -1
+            chain[0], length = start, 1
+        mine, before = chain[length - 1], chain[length - 2] if length > 1 else np.int32(-1)
+        n_found = sum_up(clusters, mine, complete, total, pairs, found)
+        nearest = write_back(clusters, mine, before, complete, total, pairs, found[:n_found])
         if nearest < 0:  # nothing stands with all of it, and nothing ever will
             head[mine] = -1
             length -= 1
         elif nearest == before:
-            length -= 2
             parent[mine] = parent[before] = n_nodes
-            top[mine] = top[before] = n_nodes
-            size[n_nodes] = size[mine] + size[before]
-            head[n_nodes], tail[n_nodes] = head[mine], tail[before]
-            after[tail[mine]] = head[before]
+            join(clusters, mine, before, n_nodes)
             n_nodes += 1
+            length -= 2
         else:
             chain[length] = nearest
             length += 1
+
+
+@kernel
+def sum_up(c: Clusters, mine: int, complete: bool, total: Longs, pairs: Longs, found: Ints) -> int:
+    """Sum up the entries of a cluster by the clusters that they lead to now; return how many these are."""
+    n_found, run = 0, c.head[mine]
+    while run >= 0:
+        for p in range(c.begin[run], c.end[run]):
+            other = c.neighbour[p]
+            while c.top[other] != other:
+                c.top[other] = c.top[c.top[other]]
+                other = c.top[other]
+            if other == mine:
+                continue
+            if pairs[other] == 0:
+                found[n_found] = other
+                n_found += 1
+                total[other] = c.similarity[p]
+            elif complete:
+                total[other] = min(total[other], c.similarity[p])
+            else:
+                total[other] += c.similarity[p]
+            pairs[other] += c.n_pairs[p]
+        run = c.after[run]
+    return n_found
+
+
+@kernel
+def write_back(c: Clusters, mine: int, before: int, complete: bool, total: Longs, pairs: Longs, found: Ints) -> int:
+    """Write the entries, one for each cluster, over the old ones; return the nearest: ``before`` or the lowest at a tie."""
+    nearest, best = -1, 0.0
+    run = c.head[mine]
+    p, stop = c.begin[run], c.end[run]
+    for other in found:
+        all_pairs = c.size[mine] * c.size[other]
+        if not complete or pairs[other] == all_pairs:  # a pair that is missing is at the largest distance
+            while p == stop:
+                c.end[run] = p
+                run = c.after[run]
+                p, stop = c.begin[run], c.end[run]
+            c.neighbour[p], c.similarity[p], c.n_pairs[p] = other, total[other], pairs[other]
+            p += 1
+            alike = np.float64(total[other]) if complete else total[other] / all_pairs
+            if alike > best or (alike == best and nearest != before and (other == before or other < nearest)):
+                nearest, best = other, alike
+        pairs[other] = 0
+    c.end[run] = p
+    c.tail[mine] = run
+    c.after[run] = -1
+    return nearest
+
+
+@kernel
+def join(c: Clusters, one: int, other: int, number: int) -> None:
+    """Make two clusters one, under a new number."""
+    c.top[one] = c.top[other] = number
+    c.size[number] = c.size[one] + c.size[other]
+    c.head[number], c.tail[number] = c.head[one], c.tail[other]
+    c.after[c.tail[one]] = c.head[other]
