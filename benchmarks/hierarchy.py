@@ -16,6 +16,7 @@ from linear_trees import problem
 from peers import LIMITS, run
 
 CORPORA = ("bibtex", "delicious", "debian-debtags")
+LARGE = ("gutenberg-lcsh", "finna-yso-en")  # only if asked for: with complete linkage or balanced, others are chains there
 TIES = "paper, ties as they come"
 VARIANTS: dict[str, Row] = {
     "best": {},
@@ -27,6 +28,7 @@ VARIANTS: dict[str, Row] = {
     "paper": {"code": 256, "distance": "count", "linkage": "complete"},
     TIES: {"code": 256, "distance": "count", "linkage": "complete"},
 }
+PLT = "plt, best"
 SEARCHES = {"": "best-first", "hard ": "hard"}
 N_SINGLE = 200  # samples that are predicted one by one
 
@@ -112,16 +114,18 @@ def scipy_tree(Y: sp.csr_array, *_: Any, **__: Any) -> Any:
 def main() -> None:
     """Run and print."""
     parser = arguments(__doc__, repeat=None)
-    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")
+    parser.add_argument("--corpus", action="append", choices=CORPORA + LARGE, help="only this one; may be given again")
+    parser.add_argument("--tree", action="append", choices=[*VARIANTS, PLT], help="only this one; may be given again")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
     tables: dict[str, list[Row]] = {}
     for name in given.corpus or CORPORA:
         rows = tables[f"HierarchicalXC on {name}"] = []
-        for variant in VARIANTS:
+        for variant in given.tree or [*VARIANTS, PLT]:
             note(f"{name}: {variant}")
-            rows.append({"tree": variant, **run("longtail", measure, env=one_thread, name=name, variant=variant).result})
-        rows.append({"tree": "plt, best", **run("longtail", label_trees, env=one_thread, name=name).result})
+            work, which = (label_trees, {}) if variant == PLT else (measure, {"variant": variant})
+            done = run("longtail", work, env=one_thread, name=name, **which)
+            rows.append({"tree": variant, **done.result, "peak MB": done.peak})
     notes = [
         "One thread, seed 0; single words as features; train CPU-s from features",
         f"ms: one sample at a time from features, median of {N_SINGLE}, k = 5; hard: only into children with P >= 0.5",
