@@ -172,6 +172,8 @@ class NeuralXC(Model):
             X, Y, valid = held_out(X, Y, self.holdout, self.seed)
         net, self.history = fit(X, Y, s, valid, progress)
         self.autoencoder, self.between, self.inner, vectors = plain(net, s.output_activation)
+        if s.output_activation == "none":
+            self.autoencoder = self.autoencoder.refitted(X)
         self.seen: Ints = np.flatnonzero(self.label_counts).astype(np.int32)
         vectors = vectors[self.seen].astype(np.float16).astype(np.float32)  # as it will be saved
         self.index = LabelIndex.build(vectors, queries=self._queries(X[:QUERIES]), seed=self.seed)
