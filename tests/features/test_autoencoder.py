@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit
 
-from longtail.errors import DataError
+from longtail.errors import DataError, SettingError
 from longtail.features import autoencoder
-from longtail.features.autoencoder import Autoencoder
+from longtail.features.autoencoder import Autoencoder, linear_autoencoder
 from longtail.features.stack import ACTIVATIONS, Stack
 
 
@@ -92,3 +92,32 @@ def test_rows_of_another_width_are_refused(coder: Autoencoder, X: sp.csr_array) 
     for use in (coder.transform, coder.novelty):
         with pytest.raises(DataError, match="8 features, the autoencoder was trained on 9"):
             use(X[:, :8])
+
+
+def test_the_linear_one_has_the_principal_directions() -> None:
+    random = np.random.default_rng(2)
+    X = sp.csr_array((random.random((60, 30)) * (random.random((60, 30)) < 0.3)).astype(np.float32))
+    coder = linear_autoencoder(X, 5)
+    U, singular, Vt = np.linalg.svd(X.toarray(), full_matrices=False)
+    best = (U[:, :5] * singular[:5]) @ Vt[:5]  # the nearest matrix of rank 5
+    assert np.allclose(coder.decoder(coder.encoder(X)), best, atol=5e-3)
+    assert np.array_equal(linear_autoencoder(X, 5).transform(X).toarray(), coder.transform(X).toarray())
+    assert linear_autoencoder(X, 30).novelty(X).max() < 1e-3  # nothing is lost
+    for wrong, message in ((0, "whole number"), (2.5, "whole number"), (31, "at most 30")):
+        with pytest.raises(SettingError, match=message):
+            linear_autoencoder(X, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", [4, 4096])
+def test_a_refitted_decoder_misses_least(coder: Autoencoder, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoencoder, "ROWS", rows)
+    monkeypatch.setattr(autoencoder, "RIDGE", 1e-9)
+    plain = Autoencoder(coder.encoder, Stack(coder.decoder.weights, coder.decoder.biases, ["leaky0.2", "none"]))
+    inner = Stack(plain.decoder.weights[:1], plain.decoder.biases[:1], ["leaky0.2"])
+    X = sp.csr_array(np.random.default_rng(3).random((40, 9), np.float32))
+    H = np.hstack([inner(plain.encoder(X)), np.ones((40, 1))])
+    expected = H @ np.linalg.lstsq(H, X.toarray(), rcond=None)[0]
+    again = plain.refitted(X)
+    assert np.allclose(again.decoder(again.encoder(X)), expected, atol=2e-2)
+    assert again.novelty(X).mean() < plain.novelty(X).mean()
+    assert np.array_equal(again.encoder(X), plain.encoder(X))

@@ -18,6 +18,7 @@ from longtail.features.stack import ACTIVATIONS, Stack
 from longtail.kernels import Floats
 
 BLOCK = 2**22  # numbers of the reconstruction that are held at a time
+ROWS, RIDGE = 4096, 1e-4  # samples at a time; share of the mean square that is added to each
 MORE, ROUNDS = 10, 5  # directions beyond those asked for, and multiplications, that make a random start exact enough
 
 
@@ -51,8 +52,7 @@ class Autoencoder:
         A row without features has nothing that could be known: 1. The reconstruction is made a few numbers at a time.
         """
         X = self._checked(X)
-        inner = Stack(self.decoder.weights[:-1], self.decoder.biases[:-1], self.decoder.activations[:-1])
-        H = inner(self.encoder(X))  # [n, h]
+        H = self._inner_layers()(self.encoder(X))  # [n, h]
         W, b, last = self.decoder.weights[-1], self.decoder.biases[-1], ACTIVATIONS[self.decoder.activations[-1]]
         length = X.multiply(X).sum(axis=1)  # [n] ‖x‖²
         lost = np.empty(len(H), np.float32)
@@ -61,6 +61,29 @@ class Autoencoder:
             part = slice(start, start + step)
             lost[part] = np.square(last(H[part] @ W + b) - X[part].toarray()).sum(axis=1)
         return np.where(length > 0, lost / np.where(length > 0, length, 1), 1).astype(np.float32)
+
+    def refitted(self, X: sp.csr_array) -> Autoencoder:
+        """With the last layer of ψ that misses X least, for the code as it is; that layer must have no activation.
+
+        Least squares, with a little of a ridge. An encoder that was trained for something else, too, moves on while its
+        decoder follows; novelty is about what the code tells, not about how far behind the decoder was.
+        """
+        inner, width = self._inner_layers(), self.decoder.weights[-1].shape[0] + 1
+        squares, products = np.zeros((width, width)), np.zeros((X.shape[1], width), np.float32)
+        for start in range(0, X.shape[0], ROWS):
+            part = X[start : start + ROWS]
+            H = inner(self.encoder(part))
+            H = np.hstack([H, np.ones((len(H), 1), np.float32)])  # [rows, h + 1]
+            squares += H.T @ H
+            products += part.T @ H
+        squares += RIDGE * np.trace(squares) / width * np.eye(width)
+        solved = np.linalg.solve(squares, products.T).astype(np.float32)  # [h + 1, n_features]
+        weights, biases = [*inner.weights, solved[:-1]], [*inner.biases, solved[-1]]
+        return Autoencoder(self.encoder, Stack(weights, biases, self.decoder.activations)).rounded()
+
+    def _inner_layers(self) -> Stack:
+        """ψ without its last layer."""
+        return Stack(self.decoder.weights[:-1], self.decoder.biases[:-1], self.decoder.activations[:-1])
 
     def rounded(self) -> Autoencoder:
         """As ``state`` keeps it."""

@@ -162,9 +162,10 @@ class Model(ABC):
 
     def _warn_of_collapse(self, X: Any, Y: sp.csr_array) -> None:
         """Warn if all samples get the same first label although most do not have it: the input was not learned from."""
-        if self.input == "anything" or count(X) < FEWEST:
+        tell = np.flatnonzero(np.diff(Y.indptr))  # samples with a label
+        if self.input == "anything" or len(tell) < FEWEST:
             return
-        rows = np.unique(np.linspace(0, count(X) - 1, LOOKED_AT).astype(np.int64))
+        rows = tell[np.unique(np.linspace(0, len(tell) - 1, LOOKED_AT).astype(np.int64))]
         first = self._topk(X[rows] if sp.issparse(X) else [X[i] for i in rows], 1).ids[:, 0]
         label, times = max(zip(*np.unique(first, return_counts=True), strict=True), key=lambda pair: int(pair[1]))
         share = np.count_nonzero(Y[rows].indices == label) / len(rows)

@@ -38,6 +38,8 @@ class Network(torch.nn.Module):
         self.label_encoder = Encoder([n_labels, *b], "leaky0.1", s.latent_activation, rows=rows)  # φₒ
         self.label_decoder = Decoder([*b[::-1], n_labels], "relu", rows=some)  # ψₒ
         self.regressor = Chain([a[-1], *s.regressor, b[-1]], "relu", s.latent_activation)  # f
+        if not s.regressor and a[-1] == b[-1]:
+            torch.nn.init.eye_(self.regressor.weights[0])  # f has nothing to change yet; found better than by chance
 
     def embed(self, X: sp.csr_array) -> Tensor:
         """What the last layer of ψₒ reads [n, h]."""
@@ -111,12 +113,12 @@ def optimizer_of(parts: Sequence[torch.nn.Module], net: Network, s: Any) -> Join
     """For some of the five networks: Adam with L2 as published, or one for each kind of layer."""
     tables, dense = tables_and_dense(torch.nn.ModuleList(parts))
     if s.optimizer == "adam":
-        return Joint(torch.optim.Adam(dense, lr=s.rate, weight_decay=s.decay))
+        return Joint(torch.optim.Adam(dense, lr=s.rate, weight_decay=s.decay, fused=True))
     of_inputs = [table for table in tables if table is net.encoder.table]
     others = [table for table in tables if table is not net.encoder.table]
     out: list[torch.optim.Optimizer] = [RowSgd(of_inputs, lr=s.rate)] if of_inputs else []
     out += [LazyAdam(others, lr=s.label_rate)] if others else []
-    return Joint(*out, torch.optim.AdamW(dense, lr=s.label_rate, weight_decay=s.decay))
+    return Joint(*out, torch.optim.AdamW(dense, lr=s.label_rate, weight_decay=s.decay, fused=True))
 
 
 def fit(
