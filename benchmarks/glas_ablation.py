@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from common import Row, Stopwatch, arguments, corpus, note, report
+from draw import BLUE, RED, line, picture, text, ticks
 
 CORPORA = ("delicious", "debian-debtags")
 OF_CURVES = "debian-debtags"
@@ -63,8 +64,6 @@ CURVES: dict[str, Settings] = {
     "GLaS, Adagrad": ADAGRAD,
     "no regulariser, Adagrad": {**ADAGRAD, "weight": 0.0},
 }
-
-BLUE, RED, GREY = "#0b62a4", "#c0392b", "#888"
 
 
 @dataclass(frozen=True)
@@ -158,24 +157,6 @@ def curves(name: str) -> dict[str, dict[str, list[float]]]:
     return out
 
 
-def picture(width: int, height: int, parts: Sequence[str]) -> str:
-    """An SVG document."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
-    return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"]) + "\n"
-
-
-def text(x: float, y: float, words: str, **style: Any) -> str:
-    """Words at a place; ``anchor``, ``size`` and ``fill`` as in SVG."""
-    names = {"anchor": "text-anchor", "size": "font-size"}
-    styles = "".join(f' {names.get(name, name)}="{value}"' for name, value in style.items())
-    return f'<text x="{x:.1f}" y="{y:.1f}"{styles}>{words}</text>'
-
-
-def line(x: float, y: float, x2: float, y2: float, colour: str = "#ddd", more: str = "") -> str:
-    """A line from place to place."""
-    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"{more}/>'
-
-
 def ablation_drawing(results: dict[str, list[Row]]) -> str:
     """Dots for P@1 on test: a row of panels for each corpus and one for the paper, one panel for each factor."""
     left, top, height, step, gap = 64, 66, 130, 52, 24
@@ -245,12 +226,6 @@ def panel(
         parts.append(f'<circle cx="{x:.1f}" cy="{y(mean):.1f}" r="5" {style}/>')
         parts.append(text(x, y(mean + error) - 9, f"{mean:.1f}", anchor="middle", size=11))
     return x1
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Four or so round numbers between two."""
-    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if (high - low) / step <= 5)
-    return [float(n * step) for n in range(int(np.ceil(low / step)), int(high / step) + 1)]
 
 
 def curves_drawing(name: str, results: dict[str, dict[str, list[float]]]) -> str:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import DataError, LongtailError, SettingError
 
@@ -112,3 +115,33 @@ def test_names_of_numbered_labels() -> None:
     X = sp.csr_array(np.eye(2, dtype=np.float32))
     tagger = Tagger("ovr").fit(Dataset(sp.csr_array(np.eye(2)), Labels.numbered(2), X=X))
     assert tagger.predict(X, k=1)[1][0].label == "1"
+
+
+def test_codes_stand_in_for_features(train: Dataset, test: Dataset, vectors: Dataset, tmp_path: Path) -> None:
+    for data, other, code in ((train, test, 8), (vectors, vectors, 5)):
+        tagger = Tagger("ovr", code=code).fit(data, valid=other)
+        assert tagger.model.n_features == code and tagger.evaluate(other).values["P@1"] > 80
+        tagger.save(tmp_path / "model")
+        again = longtail.load(tmp_path / "model")
+        assert np.array_equal(again.topk(other.inputs, 3).scores, tagger.topk(other.inputs, 3).scores)
+        assert np.array_equal(again.novelty(other.inputs), tagger.novelty(other.inputs))
+    with pytest.raises(SettingError, match=r"code is 99, for 80 samples of 12 features. It must be at most 12"):
+        Tagger("ovr", code=99).fit(vectors)
+    with pytest.raises(SettingError, match='popularity has no setting "code"'):
+        Tagger("popularity", code=8)
+
+
+def test_unknown_words_are_counted_before_they_become_codes(train: Dataset) -> None:
+    assert Tagger("ovr", code=4).fit(train).n_unknown(["apple", "nothing known", ""]) == 2
+
+
+def test_what_is_unlike_the_training_data_is_novel(train: Dataset, test: Dataset) -> None:
+    """Samples have words of one topic or two; the autoencoder has never met four."""
+    strange = ["apple iron violin wave", "pear zinc tune ship", "plum ore chord reef", "ripe alloy choir tide"]
+    small = {"encoder": "16", "label_encoder": "16", "epochs": 5}
+    for tagger in (Tagger("ovr", code=4, ngrams=1), Tagger("neuralxc", ngrams=1, **small)):
+        tagger.fit(train)
+        assert tagger.novelty(strange).mean() > np.median(tagger.novelty(test.inputs))
+        assert tagger.novelty([""]).tolist() == [1.0]
+    with pytest.raises(SettingError, match=r"this ovr has no autoencoder.*code=128"):
+        Tagger("ovr").fit(train).novelty(["apple"])

@@ -32,6 +32,10 @@ class MissingExtra(LongtailError):
     """An optional dependency that is needed now and is not installed."""
 
 
+class CollapseWarning(UserWarning):
+    """A trained model that gives everything the same label."""
+
+
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
     """The error that names the package, what it is for, and the extra that brings it."""
     return MissingExtra(f"{purpose} needs {package}", mend=f"Install it with: pip install 'longtail[{extra}]'")

@@ -15,6 +15,8 @@ METHODS = {
     "ovr": "longtail.models.ovr:OneVsRest",
     "plt": "longtail.models.plt:LabelTrees",
     "glas": "longtail.models.glas:Glas",
+    "neuralxc": "longtail.models.neuralxc:NeuralXC",
+    "hierarchicalxc": "longtail.models.hierarchicalxc:HierarchicalXC",
 }
 
 

@@ -14,8 +14,10 @@ from longtail.bundle import Bundle, load_bundle, save_bundle
 from longtail.csr import checked_features
 from longtail.data.dataset import Dataset, Labels, checked_text
 from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
+from longtail.features.autoencoder import Autoencoder, linear_autoencoder
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
+from longtail.kernels import Floats
 from longtail.labelspace.propensity import DEFAULT, inverse_propensity
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import KS, per_sample
@@ -48,19 +50,26 @@ class Tagger:
     """
 
     def __init__(self, method: str = "ovr", *, preset: str | None = None, **settings: Any) -> None:
-        """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features."""
+        """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features.
+
+        code: for methods that take feature vectors, write these as so many numbers first, by a linear autoencoder.
+        """
         cls = model_class(method)
         given = {**(cls.preset(preset) if preset else cls.presets.get("best", {})), **settings}
         text_names = list(inspect.signature(Tfidf).parameters) if cls.input == "features" else list(RUNTIME)
+        own = {"code"} if cls.input == "features" else set()
         for name in given:
-            if name not in (*cls.param_names(), *text_names, "seed"):
-                mend = suggest(name, {*cls.param_names(), *text_names})
+            if name not in (*cls.param_names(), *text_names, *own, "seed"):
+                mend = suggest(name, {*cls.param_names(), *text_names, *own})
                 raise SettingError(f'{method} has no setting "{name}"', mend=mend)
         self.method = method
         self.model = cls(**{name: value for name, value in given.items() if name in cls.param_names()})
         self._text_settings = {name: value for name, value in given.items() if name in text_names}
         self._asked_of_texts = [name for name in settings if name in text_names and name not in cls.param_names()]
+        self._code: int | None = None if "code" in cls.param_names() else given.get("code")
+        self._seed = int(given.get("seed", 0))
         self.threshold = self.model.natural_threshold
+        self.coder: Autoencoder | None = None
         self.features: Tfidf | UnitRows | None = None
         self.reads_texts = True
         self.labels: Labels | None = None
@@ -70,11 +79,13 @@ class Tagger:
         # Everything is learned aside and taken over at the end, so that a failed fit leaves the tagger as it was.
         features = self._make_features(data)
         inputs = features.fit_transform(data.inputs, progress) if features else data.inputs
+        coder = None if self._code is None else linear_autoencoder(inputs, self._code, self._seed)
+        inputs = coded(coder, inputs)
         held_out = None
         if valid is not None:
             known = comparable(valid, data.labels).Y[:, : data.n_labels]
             checked = checked_inputs(valid.inputs, data.texts is not None)
-            held_out = (features.transform(checked) if features else checked, known)
+            held_out = (coded(coder, features.transform(checked)) if features else checked, known)
         model = type(self.model)(**self.model.get_params())
         model.labels = data.labels
         wants_tail = getattr(model, "wants_tail", False)
@@ -86,7 +97,8 @@ class Tagger:
             if wants_tail:
                 choose_tail(model, *held_out)
             threshold = best_threshold(model.topk(held_out[0], 100), held_out[1])
-        self.features, self.model, self.labels, self.threshold = features, model, data.labels, threshold
+        self.features, self.coder, self.model, self.labels = features, coder, model, data.labels
+        self.threshold = threshold
         self.reads_texts = data.texts is not None
         return self
 
@@ -108,7 +120,15 @@ class Tagger:
         """How many of the inputs have no known word or feature: all such get the same labels."""
         if self.features is None:
             return 0
-        return sum(int((np.diff(batch.indptr) == 0).sum()) for batch in self._batches(inputs))
+        return sum(int((np.diff(batch.indptr) == 0).sum()) for batch in self._vectors(inputs))
+
+    def novelty(self, inputs: Sequence[str] | sp.csr_array) -> Floats:
+        """How little each text or vector is like the training data [n]: the share of it that an autoencoder cannot tell."""
+        of: Any = self.coder or self.model
+        if not hasattr(of, "novelty"):
+            mend = "Train with code=128 or so, or the method neuralxc"
+            raise SettingError(f"this {self.method} has no autoencoder to tell what is novel", mend=mend)
+        return np.concatenate([of.novelty(batch) for batch in self._vectors(inputs)])
 
     def predict_sets(self, inputs: Sequence[str] | sp.csr_array) -> sp.csr_array:
         """The labels that are on: an indicator matrix of all whose score reaches the threshold."""
@@ -140,12 +160,14 @@ class Tagger:
             "method": self.method,
             "settings": settings,
             "features": features,
+            "coder": self.coder.settings() if self.coder else None,
             "reads_texts": self.reads_texts,
             "threshold": self.threshold,
             "has_label_texts": labels.texts is not None,
             "has_label_parents": labels.parents is not None,
         }
-        arrays = {"model": self.model.state(), "features": self.features.state() if self.features else {}}
+        parts = {"model": self.model, "features": self.features, "coder": self.coder}
+        arrays = {name: part.state() if part else {} for name, part in parts.items()}
         save_bundle(Bundle(about, arrays, label_rows(labels)), folder)
 
     @property
@@ -169,12 +191,21 @@ class Tagger:
         return UnitRows()
 
     def _batches(self, inputs: Any) -> Iterator[Any]:
+        """What the model reads, a batch at a time."""
+        return (coded(self.coder, batch) for batch in self._vectors(inputs))
+
+    def _vectors(self, inputs: Any) -> Iterator[Any]:
         """The features of the inputs, a batch at a time; an empty input is one empty batch, for the model to complain."""
         _ = self.known_labels
         inputs = checked_inputs(inputs, self.reads_texts)
         for start in range(0, max(count(inputs), 1), BATCH):
             batch = inputs[start : start + BATCH]
             yield self.features.transform(batch) if self.features else batch
+
+
+def coded(coder: Autoencoder | None, X: Any) -> Any:
+    """Feature vectors, written as codes of length 1 where there is an autoencoder."""
+    return X if coder is None else UnitRows().transform(coder.transform(X))
 
 
 def choose_tail(model: Any, X: Any, Y: sp.csr_array) -> None:
@@ -233,6 +264,8 @@ def load(folder: str | Path) -> Tagger:
             kinds: dict[str, type[Tfidf | UnitRows]] = {"Tfidf": Tfidf, "UnitRows": UnitRows}
             tagger.features = kinds[about["features"]["kind"]](**about["features"]["settings"])
             tagger.features.restore(bundle.arrays.get("features", {}))
+        if about.get("coder"):
+            tagger.coder = Autoencoder.restored(about["coder"], bundle.arrays["coder"])
         tagger.model.restore(bundle.arrays["model"])
         tagger.threshold, tagger.reads_texts = float(about["threshold"]), bool(about["reads_texts"])
         names, texts, parents = zip(*bundle.labels, strict=True)

@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from longtail import Dataset
 from longtail.cli.main import main
 from longtail.data.write import write
+from longtail.models.ovr import OneVsRest
+from longtail.topk import TopK
 
 
 @pytest.fixture
@@ -54,6 +58,20 @@ def test_train_evaluate_info(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["info", "model"]) == 0
     out = capsys.readouterr().out
     assert "method        ovr" in out and "C=0.5" in out and "seed=3" in out and "ngrams=1" in out and "margin" in out
+
+
+def test_the_tree_of_labels_is_printed_and_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "train.jsonl", "--method", "hierarchicalxc", "--out", "tree"]) == 0
+    assert main(["info", "tree", "--tree", "tree.svg"]) == 0
+    out, picture = capsys.readouterr().out, (folder / "tree.svg").read_text()
+    assert "\n4 labels\n├─ " in out and picture.startswith("<svg ")
+    for name in ("fruit", "metal", "music", "sea"):
+        assert f"─ {name}" in out and f">{name}</text>" in picture
+
+
+def test_a_method_without_a_tree_has_none_to_draw(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "model", "--tree", "tree.svg"]) == 2
+    assert "ovr has no tree of labels to draw" in capsys.readouterr().err and not Path("tree.svg").exists()
 
 
 def test_evaluate_at_other_ranks_to_standard_output(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,3 +215,35 @@ def test_output_folders_that_cannot_be_written(folder: Path, capsys: pytest.Capt
     err = capsys.readouterr().err
     assert "file" in err and "Traceback" not in err
     assert (folder / "file").read_text() == "x"
+
+
+def test_codes_and_novelty(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["train", "train.jsonl", "--method", "ovr", "--out", "model", "--set", "code=6"]) == 0
+    assert main(["info", "model"]) == 0
+    assert "written as 6 numbers by an autoencoder" in capsys.readouterr().out
+    feed(monkeypatch, "ripe apple\n\n")
+    assert main(["predict", "model", "--json", "--novelty"]) == 0
+    first, empty = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["labels"][0]["label"] == "fruit" and 0 <= first["novelty"] < empty["novelty"] == 1
+    feed(monkeypatch, "ripe apple\n")
+    assert main(["predict", "model", "--novelty", "--k", "1"]) == 0
+    novelty, tag = capsys.readouterr().out.rstrip().split("\t")
+    assert float(novelty) == pytest.approx(first["novelty"], abs=1e-3) and tag.startswith("fruit ")
+
+
+def test_novelty_needs_an_autoencoder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "model", "test.jsonl", "--novelty"]) == 2
+    assert "this ovr has no autoencoder" in capsys.readouterr().err
+
+
+def test_a_collapse_is_told_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(model: OneVsRest, X: Any, k: int) -> TopK:
+        return TopK(np.tile(np.arange(k), (X.shape[0], 1)), np.ones((X.shape[0], k)))
+
+    monkeypatch.setattr(OneVsRest, "_topk", same)
+    assert main(["train", "train.jsonl", "--method", "ovr", "--out", "model"]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "collapsed" in line]
+    assert line.startswith("longtail train: warning: OneVsRest has collapsed") and ".py" not in line
+    assert any(f"({topic})" in line for topic in ("fruit", "metal", "music", "sea"))

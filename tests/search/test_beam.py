@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from longtail.labelspace.grow import balanced_tree
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import NodeWeights
-from longtail.search.beam import LinearTree, TreeWeights, average_rows, beam_topk
+from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.search.beam import average_rows, beam_topk
 
 
 def random_tree(seed: int, n_labels: int = 20, n_features: int = 8) -> tuple[LabelTree, TreeWeights, dict[int, np.ndarray]]:  # type: ignore[type-arg]

@@ -21,11 +21,14 @@ from longtail.data.jsonl import parse_object
 from longtail.data.read import read
 from longtail.data.split import stratified_split
 from longtail.data.write import write_all
+from longtail.errors import SettingError
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
+from longtail.models.base import count
 from longtail.progress import Display, clock
 from longtail.report.checkup import checkup_text
 from longtail.report.evaluation import evaluation_tables
+from longtail.report.tree_svg import tree_svg
 from longtail.tagger import Tagger, load
 
 BATCH = 1024  # texts tagged at a time
@@ -78,12 +81,15 @@ def predict(arguments: Namespace) -> None:
     n_unknown = 0
     for batch in batches:
         n_unknown += tagger.n_unknown(batch)
-        for tags in tagger.predict(batch, arguments.k):
+        novelty = tagger.novelty(batch).tolist() if arguments.novelty else [None] * count(batch)
+        for tags, novel in zip(tagger.predict(batch, arguments.k), novelty, strict=True):
             if arguments.json:
                 labels = [{"label": label, "score": float(f"{score:.6g}")} for label, score in tags]
-                show(json.dumps({"labels": labels}, ensure_ascii=False))
+                more = {} if novel is None else {"novelty": float(f"{novel:.6g}")}
+                show(json.dumps({"labels": labels, **more}, ensure_ascii=False))
             else:
-                show("\t".join(f"{label} {score:.3f}" for label, score in tags))
+                first = [] if novel is None else [f"{novel:.3f}"]
+                show("\t".join([*first, *(f"{label} {score:.3f}" for label, score in tags)]))
     if n_unknown:
         Display().say(f"{n_unknown:,} of the samples hold no known word or feature; they got the labels of an empty one")
 
@@ -120,12 +126,20 @@ def info(arguments: Namespace) -> None:
         "size": f"{sum(entry['bytes'] for entry in manifest['files'].values()) / 1e6:,.1f} MB; all hashes are right",
     }
     if manifest["features"]:
-        width = f"{tagger.model.n_features:,} features"
+        width = f"{tagger.coder.n_features if tagger.coder else tagger.model.n_features:,} features"
         rows["features"] = f"{manifest['features']['kind']}, {width} {pairs(manifest['features']['settings'])}".strip()
+    if tagger.coder:
+        rows["features"] += f", written as {tagger.model.n_features:,} numbers by an autoencoder"
     for name, value in rows.items():
         show(f"{name:<14}{value}")
-    for linear in getattr(tagger.model, "trees", [])[:1]:
-        show("\n" + linear.tree.drawn(tagger.known_labels.names))
+    tree = tagger.model.label_tree
+    if tree is not None:
+        show("\n" + tree.drawn(tagger.known_labels.names, counts=tagger.model.label_counts))
+    if arguments.tree:
+        if tree is None:
+            raise SettingError(f"{tagger.method} has no tree of labels to draw", mend="Leave --tree out")
+        with writing(arguments.tree) as stream:
+            stream.write(tree_svg(tree, tagger.known_labels.names, tagger.model.label_counts).encode())
 
 
 def methods(arguments: Namespace) -> None:

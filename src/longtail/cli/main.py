@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from longtail import __version__
-from longtail.errors import LongtailError, SettingError, suggest
+from longtail.errors import CollapseWarning, LongtailError, SettingError, suggest
 
 DATA = "a file in any known format (plain, .gz, .xz), or builtin:pydoc, builtin:debtags"
 
@@ -72,6 +73,7 @@ def parser() -> Parser:
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="texts, a line each, or JSONL (default: -)")
     predict.add_argument("--k", type=positive, default=5, metavar="5", help="how many labels")
     predict.add_argument("--json", action="store_true", help='one line per text: {"labels": [{"label", "score"}, …]}')
+    predict.add_argument("--novelty", action="store_true", help="how unlike the training data each is (0 … about 1), too")
 
     check = command("check", "Look data over: counts, label frequencies, what is suspicious, what to do about it.")
     check.add_argument("data", metavar="DATA", help=DATA)
@@ -85,6 +87,7 @@ def parser() -> Parser:
 
     info = command("info", "Tell what a saved tagger is.")
     info.add_argument("model", metavar="MODEL")
+    info.add_argument("--tree", metavar="FILE.svg", help="draw its tree of labels, too, for methods that have one")
 
     command("methods", "List the methods with their presets and settings.")
 
@@ -121,13 +124,28 @@ def two_numbers(word: str) -> tuple[float, float]:
     return first, second
 
 
+def shown_as_a_line(command: str, otherwise: Callable[..., None]) -> Callable[..., None]:
+    """How to show a warning: ours as one line without the place in the source, others as before."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        if issubclass(category, CollapseWarning):
+            sys.stderr.write(f"longtail {command}: warning: {message}\n")
+        else:
+            otherwise(message, category, *rest, **named)
+
+    return show
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 (failed) or 2 (wrong use)."""
     arguments = parser().parse_args(argv)
     try:
         from longtail.cli import commands
 
-        getattr(commands, arguments.command)(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", CollapseWarning)
+            warnings.showwarning = shown_as_a_line(arguments.command, warnings.showwarning)
+            getattr(commands, arguments.command)(arguments)
         sys.stdout.flush()
     except LongtailError as error:
         sys.stderr.write(f"longtail {arguments.command}: {error}\n")

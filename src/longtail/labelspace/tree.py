@@ -91,8 +91,20 @@ class LabelTree:
         labels = np.where(ends, np.arange(self.n_nodes), INNER)
         return LabelTree(np.where(ends, 0, self.n_children)[keep], labels[keep])
 
-    def drawn(self, names: Sequence[str], *, depth: int = 3, width: int = 4) -> str:
+    def summed_up(self, counts: Ints | None = None) -> tuple[Ints, Ints]:
+        """[n_nodes] how many labels lie at or below each node, and which of them counts most; without counts, any."""
+        sizes, first = (self.n_children == 0).astype(np.int32), self.label.copy()
+        for node in range(self.n_nodes - 1, 0, -1):
+            above = self.parent[node]
+            sizes[above] += sizes[node]
+            if first[above] < 0 or (counts is not None and counts[first[node]] > counts[first[above]]):
+                first[above] = first[node]
+        return sizes, first
+
+    def drawn(self, names: Sequence[str], *, counts: Ints | None = None, depth: int = 3, width: int = 4) -> str:
         """The upper part of the tree as indented text; below ``depth`` and beyond ``width`` children it is summed up.
+
+        With ``counts`` of samples, what is not opened tells its most frequent label.
 
         >>> print(LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2])).drawn(["sea", "iron", "zinc"]))
         3 labels
@@ -101,12 +113,11 @@ class LabelTree:
         │  └─ zinc
         └─ sea
         """
-        below = np.where(self.n_children == 0, 1, 0)
-        for node in range(self.n_nodes - 1, 0, -1):
-            below[self.parent[node]] += below[node]
+        sizes, first = self.summed_up(counts)
 
-        def title(node: int) -> str:
-            return names[self.label[node]] if self.label[node] != INNER else f"{below[node]:,} labels"
+        def title(node: int, left: int) -> str:
+            example = f": {names[first[node]]}, …" if counts is not None and left == 0 else ""
+            return names[self.label[node]] if self.label[node] != INNER else f"{sizes[node]:,} labels{example}"
 
         def lines(node: int, indent: str, left: int) -> list[str]:
             children = list(range(self.first_child[node], self.first_child[node + 1]))
@@ -115,13 +126,13 @@ class LabelTree:
             out = []
             for i, child in enumerate(children[:width]):
                 last = i == len(children) - 1
-                out.append(f"{indent}{'└─' if last else '├─'} {title(child)}")
+                out.append(f"{indent}{'└─' if last else '├─'} {title(child, left - 1)}")
                 out += lines(child, indent + ("   " if last else "│  "), left - 1)
             if len(children) > width:
                 out.append(f"{indent}└─ … {len(children) - width:,} more")
             return out
 
-        return "\n".join([title(0), *lines(0, "", depth)])
+        return "\n".join([title(0, depth), *lines(0, "", depth)])
 
     def exported(self, names: Sequence[str]) -> str:
         """The tree as a table: a line ``node<TAB>parent<TAB>label`` for each node; −1 above the root."""
@@ -172,3 +183,21 @@ def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
     return LabelTree(
         np.array([sum(useful[child] for child in children[node]) for node in kept]), label[np.array(kept, np.int64)]
     )
+
+
+def direct(tree: LabelTree) -> LabelTree:
+    """The tree without inner nodes that have a single child: the child takes their place, except that of the root.
+
+    >>> direct(LabelTree(np.array([2, 1, 0, 0]), np.array([-1, -1, 1, 0]))).label.tolist()
+    [-1, 0, 1]
+    """
+    place = np.arange(tree.n_nodes)  # the highest node that each may stand for
+    for node in range(1, tree.n_nodes):
+        above = tree.parent[node]
+        if above > 0 and tree.n_children[above] == 1:
+            place[node] = place[above]
+    kept = np.flatnonzero((tree.n_children != 1) | (np.arange(tree.n_nodes) == 0))
+    kept = kept[np.argsort(place[kept])]
+    above = np.searchsorted(place[kept], place[tree.parent[place[kept]]])
+    above[0] = -1
+    return tree_from_parents(above, tree.label[kept])

@@ -27,6 +27,19 @@ class NodeWeights:
     values: NDArray[np.float16]  # [n_weights]
     bias: Floats  # [n_children]
 
+    @classmethod
+    def nothing(cls) -> NodeWeights:
+        """Of no child."""
+        none = np.empty(0, np.int32)
+        return cls(none, np.zeros(1, np.int32), none, none.astype(np.float16), none.astype(np.float32))
+
+    def among(self, numbers: list[int], n_children: int) -> NodeWeights:
+        """The same for children that have these numbers among more; the others are certain: their margin is infinite."""
+        bias = np.full(n_children, np.inf, np.float32)
+        bias[numbers] = self.bias
+        children = np.array(numbers, narrowest(n_children - 1))[self.children]
+        return NodeWeights(self.features, self.row_start, children, self.values, bias)
+
 
 @dataclass(frozen=True)
 class Solver:
@@ -38,6 +51,7 @@ class Solver:
     max_passes: int
     prune: float
     seed: int
+    certain: bool = False  # whether a child that every sample has goes without a model
 
     def train(
         self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None = 1
@@ -46,6 +60,11 @@ class Solver:
 
         ``weight`` says how much more a positive sample of each child counts than a negative one.
         """
+        learnt = [c for c, mine in enumerate(positives) if not self.certain or len(mine) < len(rows)]
+        if len(learnt) < len(positives):
+            mine = [positives[c] for c in learnt]
+            some = self.train(X, rows, mine, weight[learnt], seed, threads) if learnt else NodeWeights.nothing()
+            return some.among(learnt, len(positives))
         indptr, indices, data, old = local_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
         indptr, indices, data = with_constant(indptr, indices, data, len(old))
 

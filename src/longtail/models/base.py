@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -13,14 +14,18 @@ from numpy.typing import NDArray
 
 from longtail.csr import checked_features, checked_labels
 from longtail.data.dataset import Labels
-from longtail.errors import DataError, LongtailError, SettingError, suggest
+from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.kernels import Ints
+from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.topk import NO_LABEL, TopK
 
 Input = Any  # CSR features or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
 State = dict[str, NDArray[Any]]
+
+LOOKED_AT, FEWEST = 500, 20  # training samples on which a collapse is looked for; with fewer, nothing can be said
+SAME = 0.99  # share of them with one and the same first label from which it is one
 
 
 class Model(ABC):
@@ -40,6 +45,11 @@ class Model(ABC):
     @abstractmethod
     def score_meaning(self) -> Literal["probability", "margin", "count"]:
         """What a score is."""
+
+    @property
+    def label_tree(self) -> LabelTree | None:
+        """The tree over the labels, for methods that have one."""
+        return None
 
     @property
     def natural_threshold(self) -> float:
@@ -83,6 +93,7 @@ class Model(ABC):
         except BaseException:
             del self.label_counts  # half a model is none
             raise
+        self._warn_of_collapse(X, Y)
         return self
 
     def topk(self, X: Input, k: int = 5) -> TopK:
@@ -148,6 +159,25 @@ class Model(ABC):
                 raise SettingError(f'{type(self).__name__} has no parameter "{name}"', mend=mend)
             setattr(self, name, value)
         return self
+
+    def _warn_of_collapse(self, X: Any, Y: sp.csr_array) -> None:
+        """Warn if all samples get the same first label although most do not have it: the input was not learned from."""
+        tell = np.flatnonzero(np.diff(Y.indptr))  # samples with a label
+        if self.input == "anything" or len(tell) < FEWEST:
+            return
+        rows = tell[np.unique(np.linspace(0, len(tell) - 1, LOOKED_AT).astype(np.int64))]
+        first = self._topk(X[rows] if sp.issparse(X) else [X[i] for i in rows], 1).ids[:, 0]
+        label, times = max(zip(*np.unique(first, return_counts=True), strict=True), key=lambda pair: int(pair[1]))
+        share = np.count_nonzero(Y[rows].indices == label) / len(rows)
+        if times >= SAME * len(rows) and share < 0.5:
+            name = self.labels.names[label] if self.labels else f"number {label}"
+            warnings.warn(
+                f"{type(self).__name__} has collapsed: it gives {times} of {len(rows)} training samples the same first label"
+                f" ({name}), which {100 * share:.0f} % of them have. It has learned how frequent labels are and nothing from"
+                " the input. Take other settings, another preset or another method",
+                CollapseWarning,
+                stacklevel=3,
+            )
 
     def _must_be_fitted(self) -> None:
         if not hasattr(self, "label_counts"):

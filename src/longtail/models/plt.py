@@ -10,16 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import SettingError, suggest
-from longtail.kernels import Floats, Ints, parallel
+from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
 from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
 from longtail.labelspace.propensity import inverse_propensity
 from longtail.labelspace.tree import INNER, LabelTree
-from longtail.linear.node import BLOCK, NodeWeights, Solver
+from longtail.linear.node import NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
+from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
 from longtail.models.base import Model, State, Valid
 from longtail.progress import Progress
-from longtail.search.beam import LinearTree, TreeWeights, beam_topk
+from longtail.search.beam import beam_topk
 from longtail.topk import TopK
 
 TREES = ("balanced", "k-means", "huffman", "parents")
@@ -106,6 +107,11 @@ class LabelTrees(Model):
         return "probability"
 
     @property
+    def label_tree(self) -> LabelTree:
+        """The first tree."""
+        return self.trees[0].tree
+
+    @property
     def wants_tail(self) -> bool:
         """Whether ``chosen_tail`` is to be found on validation data."""
         return self.tail == AUTO
@@ -173,34 +179,14 @@ class LabelTrees(Model):
         solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.prune, self.seed)
         weight = self._child_weights(tree)
         inner = np.flatnonzero(tree.n_children)
-        n_rows = np.diff(samples.indptr)
-        n_rows[0] = X.shape[0]  # the root also learns from samples without labels
-        work_of = n_rows[inner].astype(np.int64) * tree.n_children[inner]
         by_level = self.negatives == "matcher"
         levels = [inner[tree.depth[inner] == d] for d in np.unique(tree.depth[inner])] if by_level else [inner]
         nodes: dict[int, NodeWeights] = {}
-        with progress.stage("nodes", int(work_of.sum())) as stage:
+        with progress.stage("nodes", int(node_work(tree, samples).sum())) as stage:
             for level in levels:
                 below_root = by_level and level[0] > 0
                 matched = self._matched(tree, nodes, X, int(tree.depth[level[0]])) if below_root else None
-
-                def train(node: int, threads: int | None = 1, matched: sp.csc_array | None = matched) -> NodeWeights:
-                    rows = column(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
-                    if matched is not None:
-                        rows = np.union1d(rows, column(matched, node))
-                    children = range(tree.first_child[node], tree.first_child[node + 1])
-                    positives = [column(samples, child) for child in children]
-                    return solver.train(X, rows, positives, weight[children.start : children.stop], node, threads)
-
-                def trained(level: list[int]) -> Iterator[NodeWeights]:
-                    if level[0] == 0 and tree.n_children[0] > BLOCK:  # up to half of all time: threads share its blocks
-                        yield train(level.pop(0), self.threads)
-                    yield from parallel(train, level, self.threads)
-
-                largest_first = level[np.argsort(-n_rows[level] * tree.n_children[level], kind="stable")].tolist()
-                for node, model in zip(largest_first, trained(largest_first[:]), strict=True):
-                    nodes[node] = model
-                    stage.advance(int(n_rows[node]) * int(tree.n_children[node]))
+                nodes |= trained_nodes(level, tree, samples, X, solver, weight, matched, stage, self.threads)
         return TreeWeights.assembled(tree, nodes)
 
     def _child_weights(self, tree: LabelTree) -> Floats:
@@ -238,13 +224,12 @@ class LabelTrees(Model):
     def _state(self) -> State:
         out: State = {"log_propensity": self._log_propensity, "tail": np.array([self.chosen_tail], np.float32)}
         for number, linear in enumerate(self.trees):
-            arrays = {"n_children": linear.tree.n_children, "label": linear.tree.label, **linear.weights.state()}
-            out |= {f"{number}.{name}": array for name, array in arrays.items()}
+            out |= {f"{number}.{name}": array for name, array in linear.state().items()}
         return out
 
     def _restore(self, state: State) -> None:
         self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
-        self.trees = [tree_of(part) for part in parts_of(state)]
+        self.trees = [LinearTree.restored(part) for part in parts_of(state)]
 
 
 def default_fanout(n_labels: int, number: int) -> int:
@@ -260,19 +245,8 @@ def default_fanout(n_labels: int, number: int) -> int:
     return 1 << min(ceil(log2(2 * n_labels) / 2), MOST_DOUBLINGS)
 
 
-def column(matrix: sp.csc_array, j: int) -> Ints:
-    """The rows that a column holds, ascending."""
-    rows: Ints = matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]].astype(np.int32, copy=False)
-    return rows
-
-
 def parts_of(state: State) -> Iterator[State]:
     """The arrays of each tree."""
     for number in range(sum(name.endswith(".n_children") for name in state)):
         prefix = f"{number}."
         yield {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-
-
-def tree_of(part: State) -> LinearTree:
-    """A tree with its weights, as stored."""
-    return LinearTree(LabelTree(part["n_children"], part["label"]), TreeWeights.restored(part))

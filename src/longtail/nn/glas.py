@@ -22,10 +22,9 @@ from longtail.nn.losses import LOSSES, full_loss, hardest, positives
 from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
 from longtail.nn.regularisers import REGULARISERS, gravity
 from longtail.nn.rows import RowTable
+from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
-from longtail.topk import TopK, hits
 
-VALID_ROWS = 512  # samples whose scores of all labels are held at a time
 ROW_OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagrad, "adam": LazyAdam}
 
 
@@ -200,8 +199,11 @@ def fit(
         torch.optim.AdamW([*dense, *([net.labels] if net.table is None else [])], lr=s.label_rate, weight_decay=0.0)
     )
 
+    def embed(part: sp.csr_array) -> Tensor:
+        return net.embed(*batch_of(part))
+
     def metric() -> float:
-        return mean_precision(net, training.seen, *valid) if valid else 0.0
+        return mean_precision(embed, net.scaled(net.directions()), net.bias, training.seen, *valid) if valid else 0.0
 
     data = fingerprint(*(array for part in (X, Y, *(valid or ())) for array in batch_of(part))) if s.checkpoint else ""
     plan = Plan(
@@ -220,17 +222,3 @@ def fit(
             net, training.batches, training.loss, Joint(*parts), plan, metric=metric if valid else None, progress=progress
         )
     return arrays(net), run
-
-
-@torch.no_grad()
-def mean_precision(net: Network, seen: Ints, X: sp.csr_array, Y: sp.csr_array) -> float:
-    """The mean of P@1, P@3 and P@5 among the labels that were seen, in percent."""
-    V, bias, found = net.scaled(net.directions())[seen].T, net.bias[seen], []
-    for start in range(0, X.shape[0], VALID_ROWS):
-        scores = net.embed(*batch_of(X[start : start + VALID_ROWS])) @ V + bias
-        best = scores.topk(min(5, scores.shape[1]))
-        found.append(TopK(seen[best.indices.cpu().numpy()], best.values.cpu().numpy()))
-    right = np.concatenate(
-        [hits(best, Y[at * VALID_ROWS : at * VALID_ROWS + best.n_samples]) for at, best in enumerate(found)]
-    )
-    return 100 * float(np.mean([right[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import leaky_relu, softplus
 
 BLOCK = 8192  # labels whose scores are held at a time
 
@@ -120,6 +121,55 @@ class FullSoftmax(Full):
             add_gradients(gradient / len(H), part, H, V, to_H, to_V, to_bias)
         ctx.save_for_backward(to_H, to_V, to_bias)
         return total / len(H)
+
+
+class FullSquares(Full):
+    """Squares of what a wide layer misses its sparse target by, summed: (r − x)², r = activation(z)."""
+
+    @staticmethod
+    def forward(ctx: Any, H: Tensor, V: Tensor, bias: Tensor, target: sp.csr_array, how: tuple[str, int]) -> Tensor:
+        """The loss; its gradients are kept."""
+        (activation, block), columns = how, target.tocsc()
+        total, to_H, to_V, to_bias = zeros(H, V, bias)
+        for start in range(0, len(V), block):
+            part = slice(start, min(start + block, len(V)))
+            starts = columns.indptr[part.start : part.stop + 1]
+            own = slice(starts[0], starts[-1])
+            of = np.arange(len(starts) - 1).repeat(np.diff(starts))
+            values = torch.tensor(columns.data[own], device=H.device)
+            r = activated(torch.addmm(bias[part], H, V[part].T), activation)  # [B, block]
+            missed = r.index_put((index_of(columns.indices[own], H), index_of(of, H)), -values, accumulate=True)
+            total += missed.square().sum()
+            add_gradients(2 / len(H) * missed * SLOPES[activation](r), part, H, V, to_H, to_V, to_bias)
+        ctx.save_for_backward(to_H, to_V, to_bias)
+        return total / len(H)
+
+
+# the derivative of an activation, from its value
+SLOPES: dict[str, Callable[[Tensor], Tensor | float]] = {
+    "none": lambda r: 1.0,
+    "relu": lambda r: (r > 0).to(r.dtype),
+    "sigmoid": lambda r: r * (1 - r),
+}
+
+
+def full_squares(H: Tensor, V: Tensor, bias: Tensor, target: sp.csr_array, activation: str, block: int = BLOCK) -> Tensor:
+    """Σ (activation(H Vᵀ + bias) − target)² of a batch, per sample; target: [B, n] sparse, never made dense as a whole."""
+    out: Tensor = FullSquares.apply(H, V, bias, target, (activation, block))  # type: ignore[no-untyped-call]
+    return out
+
+
+def activated(Z: Tensor, activation: str) -> Tensor:
+    """The activation of a name (``features.stack.ACTIVATIONS`` in torch)."""
+    if activation.startswith("leaky"):
+        return leaky_relu(Z, float(activation.removeprefix("leaky")))
+    out: Tensor = Z if activation == "none" else getattr(torch, activation)(Z)
+    return out
+
+
+def index_of(ids: NDArray[Any], like: Tensor) -> Tensor:
+    """Row or column numbers for torch, where another tensor is."""
+    return torch.tensor(ids, device=like.device).long()
 
 
 FULL: dict[str, type[Full]] = {"bce": FullBce, "softmax": FullSoftmax}

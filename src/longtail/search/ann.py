@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel, parallel
-from longtail.search.beam import NEVER, insert, starts
+from longtail.linear.tree import starts
+from longtail.search.beam import NEVER, insert
 from longtail.search.exact import blockwise_topk, empty_topk, inner
 from longtail.topk import TopK
 

@@ -1,126 +1,24 @@
 """Beam search: the best labels of a tree of linear models, best first.
 
 The score of a node is the product of the probabilities along its path, held as a sum of logarithms. At each depth only the
-``beam`` best inner nodes are opened. The features of a node are found through a small hash table of its own. Several trees
-are averaged.
+``beam`` best inner nodes are opened. Several trees are averaged.
 """
 # mypy: disable-error-code="assignment,arg-type,return-value"
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, Longs, kernel, parallel
-from longtail.labelspace.tree import LabelTree
-from longtail.linear.node import NodeWeights, narrowest
+from longtail.linear.tree import LINKS, LinearTree, log_probability, open_node
 from longtail.topk import NO_LABEL, TopK
 
 ROWS = 256
 NEVER = np.float32(-np.inf)
-HASH = np.uint32(2654435769)
-LINKS = {"squared_hinge": 0, "logistic": 1}
-LOGISTIC = 1
-
-
-@dataclass
-class TreeWeights:
-    """Sparse linear models of all inner nodes, node after node; within a node, feature after feature."""
-
-    node_start: Longs  # [n_nodes + 1] into features
-    features: Ints  # [n_rows] feature ids, ascending within a node
-    row_start: Longs  # [n_rows + 1] into children and values
-    children: NDArray[Any]  # [n_weights] which child, counted from the first; as narrow as may be
-    values: Floats  # [n_weights]
-    bias: Floats  # [n_nodes] of the model that leads to this node
-
-    def __post_init__(self) -> None:
-        """Build the hash tables: a power of two of slots for each node, at least twice as many as it has features."""
-        counts = np.diff(self.node_start)
-        sizes = 2 ** np.ceil(np.log2(np.maximum(2 * counts, 1))).astype(np.int64)
-        self.slot_start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.slots = np.full((int(self.slot_start[-1]), 2), -1, np.int32)
-        fill_slots(self.node_start, self.features, self.slot_start, self.slots)
-
-    @classmethod
-    def assembled(cls, tree: LabelTree, nodes: dict[int, NodeWeights]) -> TreeWeights:
-        """From the weights of all inner nodes."""
-        order = sorted(nodes)
-        n_rows = np.zeros(tree.n_nodes, np.int64)
-        n_rows[order] = [len(nodes[node].features) for node in order]
-        bias = np.zeros(tree.n_nodes, np.float32)
-        for node in order:
-            bias[tree.first_child[node] : tree.first_child[node + 1]] = nodes[node].bias
-
-        def joined(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(nodes[node], name) for node in order])
-
-        lengths = np.concatenate([np.diff(nodes[node].row_start) for node in order])
-        values = joined("values").astype(np.float32)
-        return cls(starts(n_rows), joined("features"), starts(lengths), joined("children"), values, bias)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """As stored: lengths in place of starts, values in half precision, which is how they were trained."""
-        lengths = np.diff(self.row_start)
-        return {
-            "node_rows": np.diff(self.node_start).astype(np.int32),
-            "features": self.features,
-            "row_lengths": lengths.astype(narrowest(int(lengths.max(initial=0)))),
-            "children": self.children,
-            "values": self.values.astype(np.float16),
-            "bias": self.bias,
-        }
-
-    @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]]) -> TreeWeights:
-        """From what ``state`` gave."""
-        return cls(
-            starts(state["node_rows"]),
-            state["features"],
-            starts(state["row_lengths"]),
-            state["children"],
-            state["values"].astype(np.float32),
-            state["bias"],
-        )
-
-
-def starts(lengths: NDArray[Any]) -> Longs:
-    """Where each of some runs starts, and where the last ends."""
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
-@kernel
-def fill_slots(node_start: Longs, features: Ints, slot_start: Longs, slots: Ints) -> None:
-    """Enter each feature of each node: (feature, row)."""
-    for node in range(len(node_start) - 1):
-        mask = np.uint32(slot_start[node + 1] - slot_start[node] - 1)
-        for row in range(node_start[node], node_start[node + 1]):
-            at = (np.uint32(features[row]) * HASH) >> np.uint32(7) & mask
-            while slots[slot_start[node] + at, 0] >= 0:
-                at = (at + np.uint32(1)) & mask
-            slots[slot_start[node] + at, 0] = features[row]
-            slots[slot_start[node] + at, 1] = row
-
-
-@dataclass(frozen=True)
-class LinearTree:
-    """A label tree with the linear models of its inner nodes."""
-
-    tree: LabelTree
-    weights: TreeWeights
-
-    @cached_property
-    def arrays(self) -> Any:
-        """What the search kernel needs."""
-        t, w = self.tree, self.weights
-        most_children = int(t.n_children.max())
-        return (t.first_child, t.label, most_children, w.slot_start, w.slots, w.row_start, w.children, w.values, w.bias)
 
 
 def beam_topk(
@@ -152,19 +50,6 @@ def beam_topk(
 
 
 @kernel
-def log_probability(margin: float, link: int) -> float:
-    """The logarithm of the probability that a margin stands for.
-
-    For the squared hinge exp(−gap³), the gap being what is missing to a margin of 1: as PECOS does. The cube forgives
-    small gaps and punishes large ones, which a product along a path needs (docs/methods/plt.md).
-    """
-    if link == LOGISTIC:
-        return -np.log1p(np.exp(-margin)) if margin > -30 else margin
-    gap = max(np.float32(0), np.float32(1) - margin)
-    return -gap * gap * gap
-
-
-@kernel
 def beam_rows(
     x_indptr: Ints, x_indices: Ints, x_data: Floats,
     first_child: Ints, label: Ints, most_children: int,
@@ -187,20 +72,8 @@ def beam_rows(
                 if n_found == ids.shape[1] and above <= scores[row, n_found - 1]:
                     continue  # probabilities only fall along a path
                 first, end = first_child[node], first_child[node + 1]
-                for child in range(first, end):
-                    margin[child - first] = bias[child]
-                begin = slot_start[node]
-                mask = np.uint32(slot_start[node + 1] - begin - 1)
-                for p in range(x_indptr[row], x_indptr[row + 1]):
-                    feature, value = x_indices[p], x_data[p]
-                    at = (np.uint32(feature) * HASH) >> np.uint32(7) & mask
-                    while slots[begin + at, 0] >= 0:
-                        if slots[begin + at, 0] == feature:
-                            r = slots[begin + at, 1]
-                            for q in range(row_start[r], row_start[r + 1]):
-                                margin[children[q]] += value * values[q]
-                            break
-                        at = (at + np.uint32(1)) & mask
+                x = (x_indices, x_data, x_indptr[row], x_indptr[row + 1])
+                open_node(node, *x, first_child, slot_start, slots, row_start, children, values, bias, margin)
                 for child in range(first, end):
                     score = above + log_probability(margin[child - first], link)
                     if label[child] >= 0:

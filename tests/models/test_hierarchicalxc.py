@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import longtail
+from longtail import Dataset, Tagger
+from longtail.errors import SettingError
+from longtail.labelspace.tree import INNER, LabelTree
+from longtail.linear.node import Solver
+from longtail.models import hierarchicalxc
+from longtail.models.hierarchicalxc import HierarchicalXC
+
+
+@pytest.fixture(scope="module")
+def noisy() -> tuple[sp.csr_array, sp.csr_array]:
+    """Twenty labels of five topics; which are on is partly chance."""
+    random = np.random.default_rng(0)
+    chance = random.dirichlet(np.full(5, 0.2), 600)[:, np.arange(20) // 4]  # [n, n_labels]
+    Y = (random.random((600, 20)) < chance * 0.7).astype(np.float32)
+    X = np.hstack([Y @ random.random((20, 15)), chance]) + 0.3 * random.random((600, 35))
+    return sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)), sp.csr_array(Y)
+
+
+HAND = np.array(
+    [
+        [1, 1, 0, 0],  # a label in either child of the upper node: both
+        [1, 0, 0, 0],
+        [0, 1, 0, 0],
+        [0, 0, 1, 1],
+        [0, 0, 1, 1],
+        [1, 0, 1, 1],  # a label below either child of the root, and two in one of them
+        [0, 0, 0, 0],  # reaches the root only
+    ],
+    np.float32,
+)
+
+
+def test_targets_of_every_node_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are the samples with a label below the node, each once; a child's target is whether one lies below it."""
+    seen: dict[int, tuple[list[int], list[list[int]]]] = {}
+    original = Solver.train
+
+    def spy(self: Solver, X: Any, rows: Any, positives: Any, weight: Any, node: int, threads: Any = 1) -> Any:
+        seen.setdefault(node, (rows.tolist(), [p.tolist() for p in positives]))
+        return original(self, X, rows, positives, weight, node, threads)
+
+    monkeypatch.setattr(Solver, "train", spy)
+    tree = LabelTree(np.array([2, 2, 2, 0, 0, 0, 0]), np.array([-1, -1, -1, 0, 1, 2, 3]))
+    monkeypatch.setattr(hierarchicalxc, "agglomerated", lambda *a, **k: tree)
+    model = HierarchicalXC().fit(np.eye(7), HAND)
+    assert seen[0] == ([0, 1, 2, 3, 4, 5, 6], [[0, 1, 2, 5], [3, 4, 5]])
+    assert seen[1] == ([0, 1, 2, 5], [[0, 1, 5], [0, 2]])
+    assert seen[2] == ([3, 4, 5], [[3, 4, 5], [3, 4, 5]])
+    assert np.isinf(model.linear.weights.bias[[5, 6]]).all()  # all who have 2 have 3: no model, P = 1
+    assert np.isfinite(model.linear.weights.bias[1:5]).all()
+
+
+def test_labels_that_always_stand_together_get_one_probability() -> None:
+    best = HierarchicalXC().fit(np.eye(7), HAND).topk(np.eye(7), 4)
+    P = np.zeros((7, 4), np.float32)
+    np.put_along_axis(P, best.ids, best.scores, axis=1)
+    assert np.array_equal(P[:, 2], P[:, 3])
+
+
+@pytest.mark.parametrize("code", [None, 8])
+def test_rows_stay_with_their_labels(noisy, code: int | None) -> None:  # type: ignore[no-untyped-def]
+    """Samples in another order, with their labels, give the same model; the published code kept the labels' order only."""
+    X, Y = noisy
+    order = np.random.default_rng(1).permutation(X.shape[0])
+    precise: dict[str, Any] = {"code": code, "eps": 1e-3, "max_passes": 2000, "prune": 0.0}
+    one = HierarchicalXC(**precise).fit(X, Y)
+    other = HierarchicalXC(**precise).fit(X[order], Y[order])
+    assert np.array_equal(one.label_tree.label, other.label_tree.label)
+    first, second = (model.topk(X, 20) for model in (one, other))
+    P, Q = np.zeros(Y.shape), np.zeros(Y.shape)
+    np.put_along_axis(P, first.ids, first.scores, axis=1)
+    np.put_along_axis(Q, second.ids, second.scores, axis=1)
+    assert np.abs(P - Q).max() < 0.02
+
+
+def test_the_code_of_a_row_depends_on_that_row_only(noisy) -> None:  # type: ignore[no-untyped-def]
+    X, Y = noisy
+    model = HierarchicalXC(code=8).fit(X, Y)
+    order = np.random.default_rng(2).permutation(X.shape[0])
+    codes = model.encode(X).toarray()
+    assert codes.shape == (600, 8)
+    assert np.allclose(model.encode(X[order]).toarray(), codes[order], atol=1e-6)
+    assert np.allclose(model.encode(X[[5]]).toarray(), codes[[5]], atol=1e-6)
+
+
+@pytest.mark.parametrize("linkage", ["complete", "average", "balanced", None])
+@pytest.mark.parametrize("distance", ["count", "iou"])
+def test_all_trees_learn(train: Dataset, test: Dataset, distance: str, linkage: str | None) -> None:
+    tagger = Tagger("hierarchicalxc", distance=distance, linkage=linkage).fit(train)
+    assert tagger.evaluate(test).values["P@1"] > 90
+    tree = tagger.model.label_tree
+    assert tree is not None and sorted(tree.label[tree.label != INNER]) == [0, 1, 2, 3]
+
+
+def test_the_published_method_learns_once_rows_and_targets_are_right(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("hierarchicalxc", preset="paper").fit(train)
+    assert tagger.evaluate(test).values["P@1"] > 80
+    tagger.save(tmp_path / "m")
+    assert longtail.load(tmp_path / "m").predict(test.inputs) == tagger.predict(test.inputs)
+
+
+def test_after_a_hard_search_what_is_reached_is_on(noisy) -> None:  # type: ignore[no-untyped-def]
+    X, Y = noisy
+    hard = HierarchicalXC(search="hard").fit(X, Y)
+    best, on = hard.topk(X, 20), hard.predict(X)
+    assert (np.diff(on.indptr) == (best.ids >= 0).sum(axis=1)).all() and (best.ids < 0).any()
+    all_labels = HierarchicalXC().fit(X, Y).topk(X, 20)
+    assert (all_labels.ids >= 0).all()
+
+
+def test_settings_that_cannot_work(vectors: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    for settings, found in (
+        ({"distance": "count "}, 'Did you mean "count"'),
+        ({"linkage": "single"}, "There are: average, balanced, complete"),
+        ({"search": "beam"}, 'search is "beam"'),
+        ({"code": 0}, "code is 0"),
+        ({"C": -1.0}, "C is -1"),
+        ({"prune": -0.1}, "prune is -0.1"),
+    ):
+        with pytest.raises(SettingError, match=found):
+            HierarchicalXC(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
+    monkeypatch.setattr(hierarchicalxc, "MOST_STEPS", 10)
+    with pytest.raises(SettingError, match="is a chain: a label lies 2 steps below the root on average"):
+        HierarchicalXC().fit(vectors.X, vectors.Y)
+
+
+@pytest.mark.data
+def test_bibtex_reaches_what_the_corrected_method_gives(corpora: Path) -> None:
+    train, test = (longtail.read(corpora / "bibtex" / f"{side}.txt.xz") for side in ("train", "test"))
+    values = Tagger("hierarchicalxc").fit(train).evaluate(test).values
+    assert values["P@1"] >= 61.5 and values["P@3"] >= 37.5 and values["P@5"] >= 27.5
