@@ -20,7 +20,8 @@ def test_text_in_names_out(train: Dataset) -> None:
 
 
 def test_settings_reach_the_model_and_the_features(train: Dataset) -> None:
-    assert Tagger("glas", ngrams=2)._text_settings == {"ngrams": 2} and Tagger("glas")._text_settings == {"ngrams": 1}
+    assert Tagger("glas", ngrams=2).pipeline.text_settings == {"ngrams": 2}
+    assert Tagger("glas").pipeline.text_settings == {"ngrams": 1}
     tagger = Tagger("ovr", preset="paper", C=0.5, min_df=3).fit(train)
     assert tagger.model.get_params()["C"] == 0.5
     assert tagger.features.settings()["ngrams"] == 1 and tagger.features.settings()["min_df"] == 3  # type: ignore[union-attr]
@@ -85,7 +86,7 @@ def test_texts_and_vectors_are_not_mixed_up(train: Dataset, vectors: Dataset) ->
 def test_long_inputs_go_in_batches(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = Tagger("ovr").fit(train)
     whole, sets = tagger.topk(train.inputs), tagger.predict_sets(train.inputs)
-    monkeypatch.setattr("longtail.tagger.BATCH", 7)
+    monkeypatch.setattr("longtail.models.pipeline.BATCH", 7)
     assert np.array_equal(tagger.topk(train.inputs).ids, whole.ids)
     assert (tagger.predict_sets(train.inputs) != sets).nnz == 0
 

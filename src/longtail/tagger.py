@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -13,8 +12,7 @@ import scipy.sparse as sp
 from longtail.bundle import Bundle, load_bundle, save_bundle
 from longtail.csr import checked_features
 from longtail.data.dataset import Dataset, Labels, checked_text
-from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
-from longtail.features.autoencoder import Autoencoder, linear_autoencoder
+from longtail.errors import BundleError, DataError, LongtailError, SettingError
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats
@@ -22,14 +20,12 @@ from longtail.labelspace.propensity import DEFAULT, inverse_propensity
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import KS, per_sample
 from longtail.metrics.sets import best_threshold
-from longtail.models.base import count
+from longtail.models.base import Model
+from longtail.models.pipeline import Pipeline
 from longtail.progress import SILENT, Progress
-from longtail.registry import model_class
 from longtail.topk import NO_LABEL, TopK
 
-BATCH = 8192  # samples whose features are held at a time while predicting
 TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # lifts of rare labels that are tried
-RUNTIME = ("threads", "device", "log", "checkpoint")  # settings of the machine, not of the model: not saved
 
 
 class Tag(NamedTuple):
@@ -54,58 +50,50 @@ class Tagger:
 
         code: for methods that take feature vectors, write these as so many numbers first, by a linear autoencoder.
         """
-        cls = model_class(method)
-        given = {**(cls.preset(preset) if preset else cls.presets.get("best", {})), **settings}
-        text_names = list(inspect.signature(Tfidf).parameters) if cls.input == "features" else list(RUNTIME)
-        own = {"code"} if cls.input == "features" else set()
-        for name in given:
-            if name not in (*cls.param_names(), *text_names, *own, "seed"):
-                mend = suggest(name, {*cls.param_names(), *text_names, *own})
-                raise SettingError(f'{method} has no setting "{name}"', mend=mend)
-        self.method = method
-        self.model = cls(**{name: value for name, value in given.items() if name in cls.param_names()})
-        self._text_settings = {name: value for name, value in given.items() if name in text_names}
-        self._asked_of_texts = [name for name in settings if name in text_names and name not in cls.param_names()]
-        self._code: int | None = None if "code" in cls.param_names() else given.get("code")
-        self._seed = int(given.get("seed", 0))
+        self.pipeline = Pipeline(method, preset=preset, **settings)
         self.threshold = self.model.natural_threshold
-        self.coder: Autoencoder | None = None
-        self.features: Tfidf | UnitRows | None = None
         self.reads_texts = True
         self.labels: Labels | None = None
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+        return self.pipeline.method
+
+    @property
+    def model(self) -> Model:
+        """The model, which reads features."""
+        return self.pipeline.model
+
+    @property
+    def features(self) -> Tfidf | UnitRows | None:
+        """What makes feature vectors of the inputs."""
+        return self.pipeline.features
 
     def fit(self, data: Dataset, valid: Dataset | None = None, *, progress: Progress = SILENT) -> Self:
         """Learn. With ``valid``, the threshold from which labels are on is the one with the best micro-F1 there."""
         # Everything is learned aside and taken over at the end, so that a failed fit leaves the tagger as it was.
-        features = self._make_features(data)
-        inputs = features.fit_transform(data.inputs, progress) if features else data.inputs
-        coder = None if self._code is None else linear_autoencoder(inputs, self._code, self._seed)
-        inputs = coded(coder, inputs)
-        held_out = None
+        pipeline, held_out = self.pipeline.unfitted(), None
         if valid is not None:
             known = comparable(valid, data.labels).Y[:, : data.n_labels]
-            checked = checked_inputs(valid.inputs, data.texts is not None)
-            held_out = (coded(coder, features.transform(checked)) if features else checked, known)
-        model = type(self.model)(**self.model.get_params())
-        model.labels = data.labels
-        wants_tail = getattr(model, "wants_tail", False)
+            held_out = (checked_inputs(valid.inputs, data.texts is not None), known)
+        wants_tail = getattr(pipeline.model, "wants_tail", False)
         if wants_tail and held_out is None:
             raise SettingError("tail=auto needs validation data", mend="Give some with --valid, or a number for tail")
-        model.fit(inputs, data.Y, held_out, progress=progress)
-        threshold = model.natural_threshold
+        pipeline.fit(data.inputs, data.Y, held_out, labels=data.labels, source=data.source, progress=progress)
+        threshold = pipeline.model.natural_threshold
         if held_out is not None:
+            X = pipeline.read(held_out[0])
             if wants_tail:
-                choose_tail(model, *held_out)
-            threshold = best_threshold(model.topk(held_out[0], 100), held_out[1])
-        self.features, self.coder, self.model, self.labels = features, coder, model, data.labels
-        self.threshold = threshold
+                choose_tail(pipeline.model, X, held_out[1])
+            threshold = best_threshold(pipeline.model.topk(X, 100), held_out[1])
+        self.pipeline, self.labels, self.threshold = pipeline, data.labels, threshold
         self.reads_texts = data.texts is not None
         return self
 
     def topk(self, inputs: Sequence[str] | sp.csr_array, k: int = 5) -> TopK:
         """The k best label ids of each text or feature vector."""
-        parts = [self.model.topk(batch, k) for batch in self._batches(inputs)]
-        return TopK(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
+        return self.pipeline.topk(self._checked(inputs), k)
 
     def predict(self, inputs: Iterable[str] | sp.csr_array, k: int = 5) -> list[list[Tag]]:
         """The k best labels of each text or feature vector, by name."""
@@ -120,19 +108,20 @@ class Tagger:
         """How many of the inputs have no known word or feature: all such get the same labels."""
         if self.features is None:
             return 0
-        return sum(int((np.diff(batch.indptr) == 0).sum()) for batch in self._vectors(inputs))
+        return sum(int((np.diff(batch.indptr) == 0).sum()) for batch in self.pipeline.vectors(self._checked(inputs)))
 
     def novelty(self, inputs: Sequence[str] | sp.csr_array) -> Floats:
         """How little each text or vector is like the training data [n]: the share of it that an autoencoder cannot tell."""
-        of: Any = self.coder or self.model
+        of: Any = self.pipeline.coder or self.model
         if not hasattr(of, "novelty"):
             mend = "Train with code=128 or so, or the method neuralxc"
             raise SettingError(f"this {self.method} has no autoencoder to tell what is novel", mend=mend)
-        return np.concatenate([of.novelty(batch) for batch in self._vectors(inputs)])
+        return np.concatenate([of.novelty(batch) for batch in self.pipeline.vectors(self._checked(inputs))])
 
     def predict_sets(self, inputs: Sequence[str] | sp.csr_array) -> sp.csr_array:
         """The labels that are on: an indicator matrix of all whose score reaches the threshold."""
-        return sp.vstack([self.model.predict(batch, self.threshold) for batch in self._batches(inputs)], format="csr")
+        batches = self.pipeline.batches(self._checked(inputs))
+        return sp.vstack([self.model.predict(batch, self.threshold) for batch in batches], format="csr")
 
     def evaluate(self, data: Dataset, ks: Sequence[int] = KS, *, propensity: tuple[float, float] = DEFAULT) -> Evaluation:
         """Measure on data that was not learned from; labels that training did not know count as missed."""
@@ -153,22 +142,15 @@ class Tagger:
         from longtail import __version__
 
         labels = self.known_labels
-        settings = {name: value for name, value in self.model.get_params().items() if name not in RUNTIME}
-        features = {"kind": type(self.features).__name__, "settings": self.features.settings()} if self.features else None
         about = {
             "longtail": __version__,
-            "method": self.method,
-            "settings": settings,
-            "features": features,
-            "coder": self.coder.settings() if self.coder else None,
+            **self.pipeline.about(),
             "reads_texts": self.reads_texts,
             "threshold": self.threshold,
             "has_label_texts": labels.texts is not None,
             "has_label_parents": labels.parents is not None,
         }
-        parts = {"model": self.model, "features": self.features, "coder": self.coder}
-        arrays = {name: part.state() if part else {} for name, part in parts.items()}
-        save_bundle(Bundle(about, arrays, label_rows(labels)), folder)
+        save_bundle(Bundle(about, self.pipeline.state(), label_rows(labels)), folder)
 
     @property
     def known_labels(self) -> Labels:
@@ -177,35 +159,9 @@ class Tagger:
             raise LongtailError("this tagger has learned nothing yet", mend="Call fit first")
         return self.labels
 
-    def _make_features(self, data: Dataset) -> Tfidf | UnitRows | None:
-        if self.model.input == "anything" or (self.model.input == "texts" and data.texts is not None):
-            return None
-        if self.model.input == "texts":
-            found = f"{self.method} reads texts, the data are feature vectors"
-            raise DataError(found, where=data.source, mend="Choose another method, or give the texts")
-        if data.texts is not None:
-            return Tfidf(**self._text_settings)
-        if self._asked_of_texts:
-            mend = "Leave it out: the data are feature vectors"
-            raise SettingError(f'the setting "{self._asked_of_texts[0]}" is for texts', mend=mend)
-        return UnitRows()
-
-    def _batches(self, inputs: Any) -> Iterator[Any]:
-        """What the model reads, a batch at a time."""
-        return (coded(self.coder, batch) for batch in self._vectors(inputs))
-
-    def _vectors(self, inputs: Any) -> Iterator[Any]:
-        """The features of the inputs, a batch at a time; an empty input is one empty batch, for the model to complain."""
+    def _checked(self, inputs: Any) -> list[str] | sp.csr_array:
         _ = self.known_labels
-        inputs = checked_inputs(inputs, self.reads_texts)
-        for start in range(0, max(count(inputs), 1), BATCH):
-            batch = inputs[start : start + BATCH]
-            yield self.features.transform(batch) if self.features else batch
-
-
-def coded(coder: Autoencoder | None, X: Any) -> Any:
-    """Feature vectors, written as codes of length 1 where there is an autoencoder."""
-    return X if coder is None else UnitRows().transform(coder.transform(X))
+        return checked_inputs(inputs, self.reads_texts)
 
 
 def choose_tail(model: Any, X: Any, Y: sp.csr_array) -> None:
@@ -257,16 +213,8 @@ def load(folder: str | Path) -> Tagger:
     bundle = load_bundle(folder)
     about = bundle.about
     try:
-        tagger = Tagger(about["method"], **about["settings"])
-        if about["features"] is None:
-            tagger.features = None
-        else:
-            kinds: dict[str, type[Tfidf | UnitRows]] = {"Tfidf": Tfidf, "UnitRows": UnitRows}
-            tagger.features = kinds[about["features"]["kind"]](**about["features"]["settings"])
-            tagger.features.restore(bundle.arrays.get("features", {}))
-        if about.get("coder"):
-            tagger.coder = Autoencoder.restored(about["coder"], bundle.arrays["coder"])
-        tagger.model.restore(bundle.arrays["model"])
+        tagger = Tagger(about["method"])
+        tagger.pipeline = Pipeline.restored(about, bundle.arrays)
         tagger.threshold, tagger.reads_texts = float(about["threshold"]), bool(about["reads_texts"])
         names, texts, parents = zip(*bundle.labels, strict=True)
         tagger.labels = Labels(

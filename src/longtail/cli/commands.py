@@ -126,9 +126,9 @@ def info(arguments: Namespace) -> None:
         "size": f"{sum(entry['bytes'] for entry in manifest['files'].values()) / 1e6:,.1f} MB; all hashes are right",
     }
     if manifest["features"]:
-        width = f"{tagger.coder.n_features if tagger.coder else tagger.model.n_features:,} features"
+        width = f"{tagger.pipeline.coder.n_features if tagger.pipeline.coder else tagger.model.n_features:,} features"
         rows["features"] = f"{manifest['features']['kind']}, {width} {pairs(manifest['features']['settings'])}".strip()
-    if tagger.coder:
+    if tagger.pipeline.coder:
         rows["features"] += f", written as {tagger.model.n_features:,} numbers by an autoencoder"
     for name, value in rows.items():
         show(f"{name:<14}{value}")
