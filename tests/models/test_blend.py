@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from longtail import Dataset, Tagger
+from longtail.errors import SettingError
+from longtail.models import blend
+from longtail.models.blend import Blend, collect, logistic, parted, spread_out
+from longtail.topk import NO_LABEL
+
+
+def test_candidates_are_those_of_any_member_each_once() -> None:
+    """Two members, one sample: labels 4, 2 and 2, 9."""
+    ids = np.array([[[4, 2]], [[2, 9]]], np.int32)
+    says = np.array([[[3.0, 1.0]], [[0.5, -2.0]]], np.float32)
+    candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
+    collect(ids, says, candidates, Z)
+    assert candidates.tolist() == [[4, 2, 9, NO_LABEL]]
+    assert Z[0, :3].tolist() == [
+        [3.0, 1.0, 1.0, -2.0, 0.0, 0.0, 0.0],  # the second member does not name 4: the lowest it says of any
+        [1.0, 0.5, 1.0, 0.5, 1.0, 1.0, 0.0],
+        [1.0, 0.0, 0.0, -2.0, 0.5, 1.0, 0.0],
+    ]
+
+
+def test_members_may_name_fewer_labels() -> None:
+    ids = np.array([[[7, NO_LABEL]], [[NO_LABEL, NO_LABEL]]], np.int32)
+    candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
+    collect(ids, np.ones(ids.shape, np.float32), candidates, Z)
+    assert candidates.tolist() == [[7, NO_LABEL, NO_LABEL, NO_LABEL]] and Z[0, 0, 3:6].tolist() == [0, 0, 0]
+
+
+def test_logistic_is_where_the_gradient_vanishes() -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(500, 3)) * [1, 10, 0.1] + [0, 5, 1]
+    y = rng.random(500) < 1 / (1 + np.exp(-(Z @ [1.0, -0.2, 3.0] - 1)))
+    *w, bias = logistic(Z, y.tolist()).astype(np.float64)
+    rest = 1 / (1 + np.exp(-(Z @ w + bias))) - y
+    ridge = blend.RIDGE * len(Z) * np.array(w) * Z.std(0) ** 2  # of weights brought to one scale
+    np.testing.assert_allclose(Z.T @ rest - Z.mean(0) * rest.sum() + ridge, 0, atol=1e-3)
+    assert abs(rest.sum()) < 1e-3
+
+
+@pytest.mark.parametrize("y", [[True] * 4, [False] * 4])
+def test_logistic_of_one_kind_is_finite(y: list[bool]) -> None:
+    weights = logistic(np.array([[0.0], [1.0], [2.0], [2.0]]), y)
+    assert np.isfinite(weights).all() and (weights[-1] > 0) == y[0]
+
+
+def test_probabilities_become_log_odds() -> None:
+    out = spread_out(np.array([0.5, 0.75, 0.0, 1.0], np.float32), "probability")
+    np.testing.assert_allclose(out, [0, np.log(3), -blend.FARTHEST, blend.FARTHEST], atol=1e-6)
+    assert spread_out(np.array([-3.0, 7.0], np.float32), "margin").tolist() == [-3, 7]
+
+
+def test_samples_are_held_out_or_used_twice_if_there_are_too_few() -> None:
+    Y = sp.csr_array(np.ones((40, 1)))
+    X, y, (X_out, y_out) = parted([str(i) for i in range(40)], Y, 0.25, seed=0)
+    assert len(X) == y.shape[0] == 30 and len(X_out) == y_out.shape[0] == 10 and not {*X} & {*X_out}
+    X, _, (X_out, _) = parted(["a", "b"], Y[:2], 0.1, seed=0)
+    assert X == X_out == ["a", "b"]
+
+
+def test_a_member_that_is_right_is_trusted(train: Dataset, test: Dataset) -> None:
+    best = Tagger("blend", members="ovr, popularity").fit(train)
+    weights = best.model.weights  # type: ignore[attr-defined]
+    assert weights[0] > 0 and weights[0] > abs(weights[3])
+    alone = Tagger("ovr").fit(train).evaluate(test).values["P@1"]
+    assert best.evaluate(test).values["P@1"] >= alone - 2
+
+
+def test_validation_data_is_for_the_weights(train: Dataset, test: Dataset) -> None:
+    tagger = Tagger("blend", members="ovr, plt").fit(train, test)
+    assert tagger.model.pipelines[0].model.n_samples == train.n_samples  # type: ignore[attr-defined]
+    once = Tagger("blend", members="ovr, plt", refit=False).fit(train)
+    assert once.model.pipelines[0].model.n_samples < train.n_samples  # type: ignore[attr-defined]
+
+
+def test_members_have_their_own_features_and_presets(train: Dataset) -> None:
+    tagger = Tagger("blend", members="ovr:paper, ovr").fit(train)
+    first, second = tagger.model.pipelines  # type: ignore[attr-defined]
+    assert first.features.settings()["ngrams"] == 1 and second.features.settings()["ngrams"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"members": "plt"}, "Name at least two"),
+        ({"members": "plt, blend"}, "a blend cannot be a member"),
+        ({"members": "plt, gals"}, 'Did you mean "glas"'),
+        ({"members": "plt:papr, ovr"}, 'no preset "papr"'),
+        ({"wide": 0}, "wide is 0"),
+        ({"holdout": 0.0}, "holdout is 0"),
+    ],
+)
+def test_settings_that_cannot_work(settings: dict[str, object], found: str, vectors: Dataset) -> None:
+    with pytest.raises(SettingError, match=found):
+        Blend(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
