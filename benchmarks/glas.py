@@ -66,16 +66,18 @@ def main() -> None:
     """Run and print."""
     parser = arguments(__doc__, repeat=None)
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")
+    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
     rows = []
     for name in given.corpus or CORPORA:
         for title, settings in METHODS.items():
-            if "d" in settings and name not in WIDE:
+            if title not in (given.method or METHODS) or ("d" in settings and name not in WIDE):
                 continue
             note(f"{name}: {title}")
             done = run("longtail", measure, env=one_thread, name=name, **settings)
             rows.append({"corpus": name, "method": title, **done.result, "peak MB": done.peak})
+            note(", ".join(f"{metric} {rows[-1][metric]:.2f}" for metric in SHOWN))
     notes = [
         "One thread, seed 0; train CPU-s from raw text or vectors, each preset with its own text features",
         f"P@1 on train: on {N_TRAIN:,} training samples; ms a sample: median of {N_SINGLE} from features, one by one, k = 5",
