@@ -46,7 +46,7 @@ class HierarchicalXC(Model):
     """
 
     presets: ClassVar = {
-        "best": {},
+        "best": {"ngrams": 1},
         "paper": {"code": 256, "distance": "count", "linkage": "complete", "search": "hard", "ngrams": 1},
     }
 

@@ -59,7 +59,7 @@ class NeuralXC(Model):
     """
 
     presets: ClassVar = {
-        "best": {},
+        "best": {"ngrams": 1},  # pairs of words make the first layer several times as large, and are of no use here
         "paper": {
             **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED, "alpha": 0.01, "beta": 0.01},
             **{"code_activation": "none", "latent_activation": "tanh", "output_activation": "sigmoid", "mean": True},
