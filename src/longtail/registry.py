@@ -15,6 +15,7 @@ METHODS = {
     "ovr": "longtail.models.ovr:OneVsRest",
     "plt": "longtail.models.plt:LabelTrees",
     "glas": "longtail.models.glas:Glas",
+    "aplc": "longtail.models.aplc:Aplc",
 }
 
 

@@ -27,7 +27,7 @@ from longtail.topk import NO_LABEL, TopK
 
 BATCH = 8192  # samples whose features are held at a time while predicting
 TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # lifts of rare labels that are tried
-RUNTIME = ("threads", "device", "log", "checkpoint")  # settings of the machine, not of the model: not saved
+RUNTIME = ("threads", "device", "log", "checkpoint", "cache")  # settings of the machine, not of the model: not saved
 
 
 class Tag(NamedTuple):

@@ -21,7 +21,8 @@ from longtail.errors import DataError, MissingExtra, SettingError
 from longtail.labelspace.cooccurrence import pair_frequencies
 from longtail.linear.bag import ByteRows
 from longtail.models import glas as module
-from longtail.models.glas import Glas, held_out
+from longtail.models.glas import Glas
+from longtail.models.holdout import held_out
 from longtail.nn import loop
 from longtail.nn.glas import Network, Training, arrays, mean_precision
 from longtail.nn.regularisers import glas as glas_term
@@ -398,7 +399,7 @@ def test_held_out_samples_all_have_labels_and_are_not_learned_from() -> None:
 
 
 def test_at_most_so_many_are_held_out(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_HELD_OUT", 7)
+    monkeypatch.setattr("longtail.models.holdout.MOST", 7)
     valid = held_out(*toy, 0.5, seed=0)[2]
     assert valid is not None and valid[0].shape[0] == 7
     assert "metric" in quick(toy, epochs=1, holdout=0.1).history[0] and "metric" not in quick(toy, epochs=1).history[0]

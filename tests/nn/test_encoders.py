@@ -9,6 +9,7 @@ import torch
 import transformers
 
 from longtail.errors import SettingError
+from longtail.features.pretrained import text_settings
 from longtail.features.token_rows import TokenRows
 from longtail.features.tokens import Tokens
 from longtail.nn.encoders import (
@@ -21,7 +22,7 @@ from longtail.nn.encoders import (
     pretrained,
     restored,
     scratch,
-    text_settings,
+    stages,
     vectors,
 )
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
@@ -187,6 +188,16 @@ def test_dropout_of_pretrained_encoders_is_off_unless_asked_for(bert: str) -> No
         encoder = pretrained(bert, dropout).train()
         one, other = (encoder(*encoder.batch(ROWS)) for _ in range(2))
         assert torch.equal(one, other) == (dropout == 0)
+
+
+def test_layers_are_told_apart_from_the_last_to_the_first(bert: str, xlnet: str) -> None:
+    for name, n_layers in (("bag", 0), ("gru", 0), ("transformer", 2), ("xlnet", 2), (bert, 2), (xlnet, 2)):
+        encoder = make(name, 20, width=16)
+        parts = stages(encoder)
+        assert len(parts) == n_layers + 1
+        assert sorted(map(id, encoder.parameters())) == sorted(id(parameter) for part in parts for parameter in part)
+    block = make("transformer", 20, width=16)
+    assert stages(block)[0][0] is next(block.blocks[-1].parameters())  # type: ignore[union-attr,index,operator]
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path: Path, bert: str) -> None:

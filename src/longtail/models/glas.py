@@ -17,6 +17,7 @@ from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import MEANS
 from longtail.linear.bag import ByteRows
 from longtail.models.base import Model, State, Valid
+from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
 from longtail.topk import TopK
@@ -32,7 +33,6 @@ CHOICES = {
     "average": ("none", "swa", "ema"),
 }
 FEW = 4096  # labels up to which every step looks at all of them
-MOST_HELD_OUT = 5000
 QUERIES = 1000  # training samples that tell the index how far it must search
 
 
@@ -207,14 +207,3 @@ class Glas(Model):
         self.shift, self.seen, self.second_layer = state["shift"], state["seen"], state.get("second_layer")
         index = {name.removeprefix("index."): array for name, array in state.items() if name.startswith("index.")}
         self.index = LabelIndex.restored({**index, "vectors": index["vectors"].astype(np.float32)})
-
-
-def held_out(X: sp.csr_array, Y: sp.csr_array, share: float, seed: int) -> tuple[sp.csr_array, sp.csr_array, Valid | None]:
-    """Training samples, and some that are held out: drawn by chance, none if there are too few to spare."""
-    tell = np.flatnonzero(np.diff(Y.indptr))  # the others have no label that could be learned or found
-    n = min(round(share * len(tell)), MOST_HELD_OUT)
-    if n == 0:
-        return X, Y, None
-    out = np.sort(np.random.default_rng(seed).permutation(tell)[:n])
-    rest = np.setdiff1d(np.arange(X.shape[0]), out)
-    return X[rest], Y[rest], (X[out], Y[out])

@@ -21,12 +21,11 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from longtail.errors import SettingError, missing_extra
 from longtail.features.batches import length_batches
-from longtail.features.pretrained import pretrained_folder
+from longtail.features.pretrained import SCRATCH, STATIC, pretrained_folder
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
 from longtail.nn.rows import RowTable
 
-STATIC = {"wordllama": "weights/l2_supercat_256.safetensors"}  # token vectors of a package, for a bag
 HEAD = 64  # numbers of an attention head
 BATCH, TOKENS = 256, 16_384  # most rows and tokens of a batch that is encoded without a gradient
 DROPOUTS = ("dropout", "attention_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "summary_last_dropout")
@@ -257,19 +256,17 @@ def scratch(kind: str, n_tokens: int, width: int, layers: int) -> Encoder:
     return hugging_face({"model_type": "xlnet", **sizes, "n_head": max(width // HEAD, 1), "dropout": 0.0})
 
 
-SCRATCH = ("bag", "gru", "lstm", "transformer", "xlnet")
+def make(name: str, n_tokens: int, *, width: int = 256, layers: int = 2, dropout: float = 0.0) -> Encoder:
+    """The encoder of a name. Width and layers are for those from scratch, dropout is for pretrained ones."""
+    return scratch(name, n_tokens, width, layers) if name in SCRATCH else pretrained(name, dropout)
 
 
-def text_settings(name: str) -> dict[str, Any]:
-    """How ``Tokens`` has to cut texts for an encoder."""
-    if name in SCRATCH:
-        return {"pretrained": None, "special": name == "xlnet"}
-    return {"pretrained": name, "special": name not in STATIC}
-
-
-def make(name: str, n_tokens: int, *, width: int = 256, layers: int = 2) -> Encoder:
-    """The encoder of a name. Width and layers are for those from scratch; others bring their own."""
-    return scratch(name, n_tokens, width, layers) if name in SCRATCH else pretrained(name)
+def stages(encoder: Encoder) -> list[list[torch.nn.Parameter]]:
+    """The parameters of each layer, the last layer's first, and all others at the end: the order of gradual unfreezing."""
+    lists = [module for module in encoder.modules() if isinstance(module, torch.nn.ModuleList)]
+    layers = [list(layer.parameters()) for layer in reversed(max(lists, key=len, default=[]))]
+    in_layers = {parameter for layer in layers for parameter in layer}
+    return [*layers, [parameter for parameter in encoder.parameters() if parameter not in in_layers]]
 
 
 def arrays(encoder: Encoder) -> dict[str, NDArray[Any]]:
