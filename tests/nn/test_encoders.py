@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from sentencepiece import SentencePieceTrainer
 
 from longtail.errors import SettingError
 from longtail.features.pretrained import text_settings
@@ -188,6 +189,30 @@ def test_dropout_of_pretrained_encoders_is_off_unless_asked_for(bert: str) -> No
         encoder = pretrained(bert, dropout).train()
         one, other = (encoder(*encoder.batch(ROWS)) for _ in range(2))
         assert torch.equal(one, other) == (dropout == 0)
+
+
+def test_an_xlnet_folder_of_the_old_form(tmp_path: Path) -> None:
+    """With SentencePiece's own file in place of tokenizer.json."""
+    names = ["<cls>", "<sep>", "<mask>", "<eod>", "<eop>"]  # as in xlnet-base-cased: 3, 4, 6, 7, 8
+    with (tmp_path / "spiece.model").open("wb") as file:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(["red apple", "green apple pie", "a red rose"] * 5),
+            model_writer=file,
+            vocab_size=60,
+            hard_vocab_limit=False,
+            **{"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": 5, "control_symbols": names, "minloglevel": 2},
+        )
+    transformers.XLNetConfig(vocab_size=60, d_model=16, n_layer=1, n_head=2, d_inner=8).save_pretrained(tmp_path)
+    tokens = Tokens(**text_settings(str(tmp_path)), max_length=4).fit(["whatever"])
+    rows = tokens.transform(["red apple pie", ""])
+    assert [tokens.token(i) for i in rows.ids.tolist()] == ["▁red", "▁apple", "<sep>", "<cls>", "<sep>", "<cls>"]
+    assert rows[1:].ids.tolist() == [4, 3]
+
+
+def test_a_text_longer_than_the_encoder_reads_is_refused(bert: str) -> None:
+    encoder = pretrained(bert)
+    with pytest.raises(SettingError, match=r"has 513 tokens.*Set max_length=512"):
+        encoder(*encoder.batch(TokenRows.of([[5] * 513])))
 
 
 def test_layers_are_told_apart_from_the_last_to_the_first(bert: str, xlnet: str) -> None:

@@ -164,9 +164,13 @@ class HuggingFace(Encoder):
                 model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config))
         self.model = model
         self.width, self.spec = model.config.hidden_size, {"kind": "hugging-face", "config": config}
+        self.longest = getattr(model.config, "max_position_embeddings", None)
 
     def states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The last layer."""
+        if self.longest is not None and ids.shape[1] > self.longest:
+            found = f"a text has {ids.shape[1]} tokens, this encoder reads {self.longest} at most"
+            raise SettingError(found, mend=f"Set max_length={self.longest}")
         out: Tensor = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         return out
 
