@@ -55,7 +55,7 @@ def test_the_paper_preset_takes_the_numbers_of_the_nearest_corpus() -> None:
 
 def test_the_labels_are_cut_evenly_unless_the_head_has_a_share() -> None:
     counts = np.arange(100, 0, -1, dtype=np.int32)
-    assert clusters(counts, settings(n_clusters=4)).sizes.tolist() == [25] * 4
+    assert clusters(counts, settings(n_clusters=4, head=None)).sizes.tolist() == [25] * 4
     assert clusters(counts, settings(n_clusters=3, head=0.7)).sizes.tolist() == [70, 15, 15]
     assert clusters(counts, settings(n_clusters=1)).sizes.tolist() == [100]
 

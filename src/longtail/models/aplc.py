@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import SettingError, missing_extra, suggest
-from longtail.features.pretrained import STATIC, text_settings
+from longtail.features.pretrained import SCRATCH, STATIC, text_settings
 from longtail.features.token_rows import TokenRows
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
@@ -78,9 +78,9 @@ class Aplc(Model):
         max_length: int | None = None,
         n_pieces: int | None = None,
         hidden: int | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.5,
         n_clusters: int | None = None,
-        head: float | None = None,
+        head: float | None = 0.8,
         q: float = 2.0,
         cluster_negatives: bool = True,
         normalise: str = "sample",
@@ -110,8 +110,8 @@ class Aplc(Model):
         the encoder is not trained, and reads each text once. unfreeze: its layers are trained one epoch after the other,
         the last layer first. max_length: tokens of a text that are read. n_pieces: word pieces that are learned, for
         encoders from scratch. hidden: d_h (paper 768 to 384). dropout: after the hidden layer (paper 0.1). n_clusters: head
-        and tails (paper 2, or 4 with many labels). head: share of the labels that the head holds; by default as many as
-        each tail (paper). q: by how much each tail is narrower than the one before (paper 2). cluster_negatives: whether a
+        and tails (paper 2, or 4 with many labels). head: share of the labels that the head holds; None: as many as each
+        tail (paper). q: by how much each tail is narrower than the one before (paper 2). cluster_negatives: whether a
         tail that a text has no label of learns to say so (paper: no, its code: yes). normalise: the loss by "sample" (the
         paper's code) or "global" (eq. 5). rate, hidden_rate, head_rate: learning rates of encoder, hidden layer and APLC
         (paper 5e-5, 1e-4, 2e-3). batch, accumulate: texts of a step, and steps of an update. epochs: at most so many.
@@ -139,9 +139,8 @@ class Aplc(Model):
         if self.paper:
             rest = dict(zip(NAMES, like(self.n_samples, self.n_seen), strict=True))
         else:
-            bag = self.encoder in BAGS
             small = min(max(2 ** round(log2(self.n_samples / 128)), 16), 128)  # few samples, smaller steps
-            rate = (0.01 if bag else 1e-3) if self.encoder in (*BAGS, "gru", "lstm", "transformer", "xlnet") else 1e-4
+            rate = 0.05 if self.encoder in BAGS else 1e-3 if self.encoder in SCRATCH else 1e-4
             rest = dict(zip(NAMES, (512, 2, 256, rate, 0.002, 0.002, small, 20), strict=True))
         return {**dict.fromkeys(self.param_names()), **rest, **given}
 
