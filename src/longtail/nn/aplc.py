@@ -83,7 +83,7 @@ class AplcHead(torch.nn.Module):
         """q: by how much each tail is narrower than the one before.
 
         cluster_negatives: the logit of a tail that a sample does not touch gets the target 0 (as in the authors' code);
-        else it never learns to say no (as in eq. 5). normalise: "sample" divides the loss of each sample by the number of
+        else such samples tell it nothing (as in eq. 5). normalise: "sample" divides the loss of each sample by the number of
         its terms, and takes the mean (code); "global" divides by the number of all terms (eq. 5). block: labels whose
         logits are held at a time.
         """
