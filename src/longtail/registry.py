@@ -17,6 +17,7 @@ METHODS = {
     "glas": "longtail.models.glas:Glas",
     "neuralxc": "longtail.models.neuralxc:NeuralXC",
     "hierarchicalxc": "longtail.models.hierarchicalxc:HierarchicalXC",
+    "aplc": "longtail.models.aplc:Aplc",
     "blend": "longtail.models.blend:Blend",
 }
 

@@ -62,13 +62,62 @@ def fitted(
     return net, run
 
 
+@pytest.mark.parametrize("optimizer", [RowSgd, LazyAdam])
+@pytest.mark.parametrize(
+    ("n", "schedule", "average"), [(32, "linear", "none"), (32, "slanted", "ema"), (40, "constant", "ema")]
+)
+def test_two_batches_of_8_are_one_of_16(optimizer: type[RowOptimizer], n: int, schedule: str, average: str) -> None:
+    """The odd batch at the end of an epoch of 5 is an update of its own."""
+    ids = np.random.default_rng(0).integers(0, 6, n)
+
+    def trained(size: int, accumulate: int) -> Net:
+        net = Net()
+
+        def batches(_: np.random.Generator) -> Any:
+            return iter(np.split(ids, np.arange(size, n, size)))
+
+        def loss(some: Any) -> torch.Tensor:
+            out = net.dense(net.rows.lookup(some)).squeeze(1)
+            return (out - torch.tensor(some).float()).square().mean()
+
+        both = Joint(optimizer(net.rows, lr=0.1), torch.optim.AdamW(net.dense.parameters(), lr=0.1))
+        setting: dict[str, Any] = {"clip": 0.5, "schedule": schedule, "average": average}
+        train(net, batches, loss, both, Plan(epochs=2, steps=-(-n // size), accumulate=accumulate, **setting))
+        return net
+
+    one, two, other = trained(16, 1), trained(8, 2), trained(8, 1)
+    for name, weight in one.state_dict().items():
+        torch.testing.assert_close(two.state_dict()[name], weight)
+        assert not torch.allclose(other.state_dict()[name], weight)
+    with pytest.raises(SettingError, match="accumulate is 0"):
+        trained(8, 0)
+
+
+def test_a_group_is_trained_from_the_epoch_that_it_thaws() -> None:
+    net = Net()
+    start = {name: weight.clone() for name, weight in net.state_dict().items()}
+    epochs = iter([("dense.bias",), ("dense.bias",), tuple(start)])
+
+    def metric() -> float:
+        moved = {name for name, weight in net.state_dict().items() if not torch.equal(weight, start[name])}
+        assert moved == set(next(epochs))
+        return 0.0
+
+    groups = [{"params": [net.dense.weight], "thaws": 2}, {"params": [net.dense.bias]}]
+    both = Joint(RowSgd(net.rows, lr=0.1), torch.optim.AdamW(groups, lr=0.1))
+    both.param_groups[0]["thaws"] = 2
+    batches = [np.array([0, 1, 2, 3, 4, 5])]
+    plan = Plan(epochs=3, steps=1)
+    train(net, lambda _: batches, lambda ids: net.dense(net.rows.lookup(ids)).sum(), both, plan, metric=metric)
+
+
 @pytest.mark.parametrize("optimizer", [RowSgd, RowAdagrad, LazyAdam])
-@pytest.mark.parametrize("average", ["none", "swa", "ema"])
+@pytest.mark.parametrize(("average", "accumulate"), [("none", 1), ("swa", 1), ("ema", 1), ("ema", 2)])
 def test_a_run_killed_at_any_step_goes_on_to_the_same_bits(
-    optimizer: type[RowOptimizer], average: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    optimizer: type[RowOptimizer], average: str, accumulate: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_EVERY", -1.0)  # after every step
-    setting: dict[str, Any] = {"average": average, "schedule": "linear", "epochs": 2}
+    setting: dict[str, Any] = {"average": average, "accumulate": accumulate, "schedule": "linear", "epochs": 2}
     whole, _ = fitted(optimizer, **setting)
     for kill_at in range(1, 2 * STEPS + 1):
         file = tmp_path / f"{kill_at}.ckpt"

@@ -20,7 +20,7 @@ from longtail.registry import model_class
 from longtail.topk import TopK
 
 BATCH = 8192  # samples whose features are held at a time while predicting
-RUNTIME = ("threads", "device", "log", "checkpoint")  # settings of the machine, not of the model: not saved
+RUNTIME = ("threads", "device", "log", "checkpoint", "cache")  # settings of the machine, not of the model: not saved
 KINDS: dict[str, type[Tfidf | UnitRows]] = {"Tfidf": Tfidf, "UnitRows": UnitRows}
 
 

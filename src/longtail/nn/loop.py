@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,7 +37,7 @@ Metric = Callable[[], float]  # of the network as it is, on validation data; hig
 EMA_EPOCHS = 2  # over which a moving average looks back
 EMA_TIMES = 20  # an epoch, that it takes in the weights
 CHECKPOINT_EVERY = 300.0  # seconds; and after each epoch
-FREE = ("log", "checkpoint", "patience", "name", "threads", "device")  # may be others when a run goes on
+FREE = ("log", "checkpoint", "patience", "name", "threads", "device", "cache")  # may be others when a run goes on
 UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, ValueError)
 UNFIT = (RuntimeError, ValueError, LookupError, TypeError)  # what other networks, optimisers and files give
 
@@ -57,7 +58,8 @@ class Plan:
     """How long and how to train; the same for every method."""
 
     epochs: int
-    steps: int  # of an epoch
+    steps: int  # of an epoch: its batches
+    accumulate: int = 1  # batches whose mean gradient makes one update: as one batch that is so many times larger
     seed: int = 0
     schedule: str = "constant"
     clip: float = 0.0  # largest length of the gradient of all dense parameters; 0: any
@@ -95,9 +97,15 @@ def train(
     metric: Metric | None = None,
     progress: Progress = SILENT,
 ) -> Run:
-    """Train a network; leave it with its best weights by the metric, or with the last (averaged) ones without a metric."""
-    every = max(plan.steps // EMA_TIMES, 1)
-    decay = 1 - every / max(EMA_EPOCHS * plan.steps, 2)
+    """Train a network; leave it with its best weights by the metric, or with the last (averaged) ones without a metric.
+
+    A group of the optimiser's parameters with an epoch ``thaws`` is not trained before (gradual unfreezing).
+    """
+    if plan.accumulate < 1:
+        raise SettingError(f"accumulate is {plan.accumulate}", mend="It must be at least 1")
+    updates = ceil(plan.steps / plan.accumulate)  # of an epoch
+    every = max(updates // EMA_TIMES, 1)
+    decay = 1 - every / max(EMA_EPOCHS * updates, 2)
     average = Average(net, plan.average, start=plan.average_from, decay=decay, every=every)
     factor, rates = schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
     dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -108,24 +116,30 @@ def train(
         stage.advance(run.epoch * plan.steps + run.step)
         while run.epoch < plan.epochs and not stops(run, plan):
             net.train()
+            thaw(optimizer, run.epoch)
             for number, batch in enumerate(batches(np.random.default_rng([plan.seed, run.epoch]))):
                 if number < run.step:  # done before the run was interrupted
                     continue
                 torch.manual_seed(hash_of(plan.seed, run.epoch, number))
-                done = (run.epoch * plan.steps + number) / (plan.epochs * plan.steps)
-                for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                    group["lr"] = rate * factor(done)
-                optimizer.zero_grad()
+                first = number - number % plan.accumulate  # of the batches of this update
+                together = min(plan.accumulate, plan.steps - first)
+                if number == first:
+                    done = (run.epoch * plan.steps + number) / (plan.epochs * plan.steps)
+                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                        group["lr"] = rate * factor(done)
+                    optimizer.zero_grad()
                 with torch.autocast(device.type, torch.bfloat16, enabled=plan.autocast and device.type == "cuda"):
                     value = loss(batch)
-                value.backward()  # type: ignore[no-untyped-call]
+                (value / together if together > 1 else value).backward()  # type: ignore[no-untyped-call]
+                run.loss += float(value.detach())
+                run.step += 1
+                stage.advance(note=f"epoch {run.epoch + 1} of {plan.epochs}, loss {run.loss / run.step:.4g}{shown(run)}")
+                if run.step < first + together:
+                    continue
                 if plan.clip:
                     torch.nn.utils.clip_grad_norm_(dense, plan.clip)
                 optimizer.step()
                 average.after_step()
-                run.loss += float(value.detach())
-                run.step += 1
-                stage.advance(note=f"epoch {run.epoch + 1} of {plan.epochs}, loss {run.loss / run.step:.4g}{shown(run)}")
                 if plan.checkpoint and time.monotonic() - saved > CHECKPOINT_EVERY:
                     save(plan, run, net, optimizer, average, time.monotonic() - started)
                     saved = started = time.monotonic()
@@ -145,6 +159,14 @@ def train(
         group["lr"] = rate
     net.eval()
     return run
+
+
+def thaw(optimizer: Optimizer, epoch: int) -> None:
+    """Have those parameters trained whose epoch has come."""
+    for group in optimizer.param_groups:
+        if "thaws" in group:
+            for parameter in group["params"]:
+                parameter.requires_grad_(epoch >= group["thaws"])
 
 
 @contextmanager

