@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, missing_extra, suggest
+from longtail.errors import SettingError, missing_extra
 from longtail.features.pretrained import SCRATCH, STATIC, text_settings
 from longtail.features.token_rows import TokenRows
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import BIG, Model, State, Valid, check_settings
 from longtail.models.holdout import held_out
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
@@ -148,23 +148,17 @@ class Aplc(Model):
         return {**dict.fromkeys(self.param_names()), **rest, **given}
 
     def _check_settings(self) -> None:
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
         whole = ("width", "layers", "hidden", "n_clusters", "batch", "accumulate", "epochs")
-        for name in (*whole, "rate", "hidden_rate", "head_rate"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0 and below 2^31")
-        limits = {"holdout": 0.5, "clip": 2**31, "patience": 2**31, "seed": 2**63 - 1}
-        for name, most in limits.items():
-            if not 0 <= getattr(self, name) <= most:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend=f"It must be from 0 to {most}")
+        check_settings(
+            self,
+            choices=CHOICES,
+            above_zero=(*whole, "rate", "hidden_rate", "head_rate"),
+            at_most={"holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**63 - 1},
+            whole=(*whole, "patience", "seed"),
+        )
         for name in ("dropout", "encoder_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be from 0 to below 1")
-        for name in (*whole, "patience", "seed"):
-            if not isinstance(getattr(self, name), int | np.integer | None):
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be a whole number")
         if self.head is not None and not 0 < self.head < 1:
             raise SettingError(f"head is {self.head}", mend="It must be between 0 and 1, or left out")
         schedule(self.schedule)  # says so if there is none of that name

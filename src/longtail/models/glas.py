@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, missing_extra, suggest
+from longtail.errors import SettingError, missing_extra
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import MEANS
 from longtail.linear.bag import ByteRows
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import BIG, Model, State, Valid, check_settings
 from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -145,20 +145,13 @@ class Glas(Model):
         return {**unset, **(of_all if negatives == "all" else of_some), **given, "loss": loss, "negatives": negatives}
 
     def _check_settings(self) -> None:
-        for name, known in CHOICES.items():
-            value = getattr(self, name)
-            if value is not None and value not in known:
-                raise SettingError(f'{name} is "{value}"', mend=suggest(str(value), known))
-        for name in ("d", "label_length", "n_hardest", "keep", "batch", "epochs", "rate", "label_rate"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0 and below 2^31")
-        limits = {"keep": 1, "holdout": 0.5, "weight": 2**31, "discount": 2**31, "patience": 2**31, "seed": 2**63 - 1}
-        for name, most in limits.items():
-            if not 0 <= getattr(self, name) <= most:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend=f"It must be from 0 to {most}")
-        for name in ("d", "n_hardest", "batch", "epochs", "patience", "seed"):
-            if not isinstance(getattr(self, name), int | np.integer | None):
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be a whole number")
+        check_settings(
+            self,
+            choices=CHOICES,
+            above_zero=("d", "label_length", "n_hardest", "keep", "batch", "epochs", "rate", "label_rate"),
+            at_most={"keep": 1, "holdout": 0.5, "weight": BIG, "discount": BIG, "patience": BIG, "seed": 2**63 - 1},
+            whole=("d", "n_hardest", "batch", "epochs", "patience", "seed"),
+        )
         if self.loss == "margin" and self.negatives == "all":
             raise SettingError("loss=margin does not go with negatives=all", mend="Take bce or softmax, or negatives=batch")
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, suggest
+from longtail.errors import SettingError
 from longtail.features.autoencoder import linear_autoencoder
 from longtail.features.rows import UnitRows
 from longtail.features.stack import Stack
@@ -16,7 +16,7 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import Solver
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import BIG, Model, State, Valid, check_settings
 from longtail.progress import Progress
 from longtail.search.best_first import best_first_topk
 from longtail.topk import TopK
@@ -93,15 +93,7 @@ class HierarchicalXC(Model):
         return self.linear.tree
 
     def _check_settings(self) -> None:
-        for name, known in CHOICES.items():
-            value = getattr(self, name)
-            if value not in known and not (name == "linkage" and value is None):
-                raise SettingError(f'{name} is "{value}"', mend=suggest(str(value), known))
-        for name in ("code", "C", "eps", "max_passes"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
-        if not self.prune >= 0:
-            raise SettingError(f"prune is {self.prune}", mend="It must be at least 0")
+        check_settings(self, choices=CHOICES, above_zero=("code", "C", "eps", "max_passes"), at_most={"prune": BIG})
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         self._check_settings()

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, missing_extra, suggest
+from longtail.errors import SettingError, missing_extra
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.stack import ACTIVATIONS, Stack, halved
 from longtail.kernels import Floats, Ints
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import BIG, Model, State, Valid, check_settings
 from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -152,19 +152,16 @@ class NeuralXC(Model):
         return out | {name: value for name, value in chosen.items() if out[name] is None}
 
     def _check_settings(self) -> None:
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
-        for name in ("keep", "batch", "epochs", "rate", "label_rate"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0 and below 2^31")
-        weights = dict.fromkeys(("alpha", "beta", "gamma", "decay", "patience"), 2**31)
-        for name, most in {"keep": 1, "holdout": 0.5, "seed": 2**63 - 1, **weights}.items():
-            if not 0 <= getattr(self, name) <= most:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend=f"It must be from 0 to {most}")
-        for name in ("batch", "epochs", "patience", "seed"):
-            if not isinstance(getattr(self, name), int | np.integer | None):
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be a whole number")
+        check_settings(
+            self,
+            choices=CHOICES,
+            above_zero=("keep", "batch", "epochs", "rate", "label_rate"),
+            at_most={
+                **dict.fromkeys(("alpha", "beta", "gamma", "decay", "patience"), BIG),
+                **{"keep": 1, "holdout": 0.5, "seed": 2**63 - 1},
+            },
+            whole=("batch", "epochs", "patience", "seed"),
+        )
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         self._check_settings()

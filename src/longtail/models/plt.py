@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, suggest
+from longtail.errors import SettingError
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
 from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
@@ -18,7 +18,7 @@ from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import BIG, Model, State, Valid, check_settings
 from longtail.progress import Progress
 from longtail.search.beam import beam_topk
 from longtail.topk import TopK
@@ -117,16 +117,12 @@ class LabelTrees(Model):
         return self.tail == AUTO
 
     def _check_settings(self) -> None:
-        choices = {"tree": TREES, "embedding": EMBEDDINGS, "loss": tuple(SOLVERS), "negatives": NEGATIVES}
-        for name, known in choices.items():
-            if getattr(self, name) not in known and not (name == "tree" and self.tree is None):
-                raise SettingError(f'{name} is "{getattr(self, name)}"', mend=suggest(str(getattr(self, name)), known))
-        for name in ("max_leaf", "max_depth", "n_trees", "beam", "C", "eps", "max_passes"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
-        for name in ("prune", "positive_weight", "tail"):
-            if getattr(self, name) != AUTO and not getattr(self, name) >= 0:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be at least 0")
+        check_settings(
+            self,
+            choices={"tree": TREES, "embedding": EMBEDDINGS, "loss": tuple(SOLVERS), "negatives": NEGATIVES},
+            above_zero=("max_leaf", "max_depth", "n_trees", "beam", "C", "eps", "max_passes"),
+            at_most=dict.fromkeys(("prune", "positive_weight", *([] if self.tail == AUTO else ["tail"])), BIG),
+        )
         if self.fanout is not None and self.fanout < 2:
             raise SettingError(f"fanout is {self.fanout}", mend="It must be at least 2")
 

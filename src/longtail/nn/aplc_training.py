@@ -19,7 +19,7 @@ from longtail.kernels import Ints, Longs
 from longtail.labelspace.partition import Partition, by_proportions
 from longtail.nn.aplc import AplcHead
 from longtail.nn.encoders import Bag, Encoder, arrays, make, stages, vectors
-from longtail.nn.loop import Plan, Run, device_of, fingerprint, torch_threads, train
+from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
 from longtail.nn.losses import positives
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
 from longtail.progress import Progress
@@ -103,19 +103,9 @@ def fit(
         assert valid is not None
         return mean_precision(net, read(valid[0]) if known is None else known, valid[1])
 
-    plan = Plan(
-        epochs=s.epochs,
-        steps=len(batches(np.random.default_rng(0))),
-        accumulate=s.accumulate,
-        seed=s.seed,
-        schedule=s.schedule,
-        clip=s.clip,
-        average=s.average,
-        patience=s.patience,
-        log=s.log,
-        checkpoint=s.checkpoint,
-        of={**vars(s), "data": told_apart(rows, Y, valid) if s.checkpoint else ""},
-    )
+    steps = len(batches(np.random.default_rng(0)))
+    pairs = [(rows, Y), *([valid] if valid else [])]
+    plan = plan_of(s, steps, (a for x, y in pairs for a in (x.ids, x.indptr, y.indptr, y.indices)))
     bag = isinstance(encoder, Bag)  # its steps are small; and torch gives the same bits on one thread only
     with torch_threads(1 if bag else s.threads):
         once = read(rows) if s.frozen else None  # a frozen encoder reads each text once
@@ -125,12 +115,6 @@ def fit(
     out |= {f"head.{name}": array for name, array in net.head.arrays().items()}
     hidden = {"hidden": net.hidden.weight, "shift": net.hidden.bias}
     return {**out, **{name: value.detach().cpu().numpy().copy() for name, value in hidden.items()}}, run
-
-
-def told_apart(rows: TokenRows, Y: sp.csr_array, valid: tuple[TokenRows, sp.csr_array] | None) -> str:
-    """Tells the data of a run from others'."""
-    pairs = [(rows, Y), *([valid] if valid else [])]
-    return fingerprint(*(array for x, y in pairs for array in (x.ids, x.indptr, y.indptr, y.indices)))
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import pair_frequencies, restricted
-from longtail.nn.loop import Plan, Run, device_of, fingerprint, torch_threads, train
+from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
 from longtail.nn.losses import LOSSES, full_loss, hardest, positives
 from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
 from longtail.nn.regularisers import REGULARISERS, gravity
@@ -205,18 +205,7 @@ def fit(
     def metric() -> float:
         return mean_precision(embed, net.scaled(net.directions()), net.bias, training.seen, *valid) if valid else 0.0
 
-    data = fingerprint(*(array for part in (X, Y, *(valid or ())) for array in batch_of(part))) if s.checkpoint else ""
-    plan = Plan(
-        epochs=s.epochs,
-        steps=training.steps,
-        seed=s.seed,
-        schedule=s.schedule,
-        average=s.average,
-        patience=s.patience,
-        log=s.log,
-        checkpoint=s.checkpoint,
-        of={**vars(s), "data": data},
-    )
+    plan = plan_of(s, training.steps, (array for part in (X, Y, *(valid or ())) for array in batch_of(part)))
     with torch_threads(s.threads):
         run: Run = train(
             net, training.batches, training.loss, Joint(*parts), plan, metric=metric if valid else None, progress=progress

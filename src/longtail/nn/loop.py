@@ -73,6 +73,13 @@ class Plan:
     of: dict[str, Any] = field(default_factory=dict)  # settings and data of the method: a checkpoint of others is refused
 
 
+def plan_of(s: Any, steps: int, data: Iterable[NDArray[Any]]) -> Plan:
+    """As the settings ``s`` of a method say; a checkpoint is of these settings and of this data."""
+    names = ("epochs", "seed", "schedule", "average", "patience", "log", "checkpoint", "clip", "accumulate")
+    given = {name: getattr(s, name) for name in names if hasattr(s, name)}
+    return Plan(**given, steps=steps, of={**vars(s), "data": fingerprint(*data) if s.checkpoint else ""})
+
+
 @dataclass
 class Run:
     """Where a run stands. ``history`` has one row for each epoch."""

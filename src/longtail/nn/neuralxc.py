@@ -16,7 +16,7 @@ from longtail.features.autoencoder import Autoencoder
 from longtail.features.stack import Stack
 from longtail.kernels import Floats
 from longtail.nn.layers import Chain, Decoder, Encoder, stack_of
-from longtail.nn.loop import Plan, device_of, fingerprint, torch_threads, train
+from longtail.nn.loop import device_of, plan_of, torch_threads, train
 from longtail.nn.optim import Joint, LazyAdam, RowSgd, tables_and_dense
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
@@ -127,17 +127,17 @@ def fit(
     """Train the networks of a method with settings ``s``: all at once, or one after the other."""
     training = Training(X, Y, s)
     net = training.net
-    parts = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
-    of = {**vars(s), "data": fingerprint(*parts) if s.checkpoint else ""}
+    data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
 
     def metric() -> float:
         bias = net.label_decoder.bias
         return mean_precision(net.embed, net.label_decoder.vectors, bias, training.seen, *valid) if valid else 0.0
 
     def run(name: str, modules: Sequence[torch.nn.Module], loss: Any, measured: bool) -> list[dict[str, float]]:
-        plan = Plan(epochs=s.epochs, steps=training.steps, seed=s.seed, schedule=s.schedule, average=s.average, of=of)
-        plan.patience, plan.log, plan.name = s.patience, s.log, name
-        plan.checkpoint = f"{s.checkpoint}-{name}" if s.checkpoint and s.mode == "staged" else s.checkpoint
+        plan = plan_of(s, training.steps, data)
+        plan.name = name
+        if s.checkpoint and s.mode == "staged":
+            plan.checkpoint = f"{s.checkpoint}-{name}"
         optimizer = optimizer_of(modules, net, s)
         done = train(net, training.batches, loss, optimizer, plan, metric=metric if measured else None, progress=progress)
         return done.history
