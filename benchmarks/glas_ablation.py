@@ -97,9 +97,7 @@ def glas(settings: Settings, seed: int) -> Any:
 
 def sample(data: Corpus) -> tuple[sp.csr_array, sp.csr_array]:
     """Some of the training samples, always the same."""
-    rows = np.sort(
-        np.random.default_rng(100).permutation(data.X.shape[0])[:N_TRAIN]
-    )  # the seeds 0, 1, … draw those held out
+    rows = np.sort(np.random.default_rng(100).permutation(data.X.shape[0])[:N_TRAIN])  # seeds 0, 1, … draw those held out
     return data.X[rows], data.Y[rows]
 
 
