@@ -75,12 +75,13 @@ def pretrain(
     sizes = {"width": width, "layers": layers, "max_length": max_length, "batch": batch, "rate": rate}
     check_settings(**sizes, epochs=epochs, holdout=holdout, clip=clip, schedule=schedule)
     check_new_folder(Path(folder))  # before hours of training
+    place = device_of(device)
     tokens = Tokens(**text_settings("xlnet"), max_length=max_length, n_pieces=n_pieces)
     rows, valid = parts(tokens.fit_transform(texts, progress), holdout, seed)
     torch.manual_seed(seed)
     encoder = scratch("xlnet", tokens.n_tokens, width, layers)
     assert isinstance(encoder, XLNet)
-    net = PermutationLM(encoder, tokens.n_tokens).to(device_of(device))
+    net = PermutationLM(encoder, tokens.n_tokens).to(place)
 
     def batches(rng: np.random.Generator) -> list[Longs]:
         return length_batches(rows.lengths, rng, batch=batch)
