@@ -259,7 +259,7 @@ def test_it_learns_labels_of_head_and_tails(cluster_negatives: bool) -> None:
         head.loss(H, positives(sp.csr_array(Y))).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     right = np.take_along_axis(Y, head.topk(H, 2).ids.astype(np.int64), axis=1).mean()
-    assert right > 0.97 if cluster_negatives else right > 0.5
+    assert right > 0.97
 
 
 def test_a_layer_without_tails_is_a_dense_one() -> None:

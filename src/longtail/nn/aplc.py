@@ -83,7 +83,7 @@ class AplcHead(torch.nn.Module):
         """q: by how much each tail is narrower than the one before.
 
         cluster_negatives: the logit of a tail that a sample does not touch gets the target 0 (as in the authors' code);
-        else it never learns to say no (as in eq. 5). normalise: "sample" divides the loss of each sample by the number of
+        else such samples tell it nothing (as in eq. 5). normalise: "sample" divides the loss of each sample by the number of
         its terms, and takes the mean (code); "global" divides by the number of all terms (eq. 5). block: labels whose
         logits are held at a time.
         """
@@ -112,7 +112,7 @@ class AplcHead(torch.nn.Module):
             cluster = torch.searchsorted(self.starts, places, right=True) - 1  # −1: in none, there is nothing to learn
             touched = torch.zeros(len(H), len(self.sizes), dtype=torch.bool, device=H.device)  # [B, 1 + K]
             touched[rows[cluster > 0], cluster[cluster > 0]] = True
-            weight = self.weights(touched[:, 1:])  # [B]
+            weight = self.term_weights(touched[:, 1:])  # [B]
             mine = cluster == 0
             total = cluster_bce(H, self.vectors, None, weight, (rows[mine], places[mine]), self.block)
             A = (H @ self.clusters.T).float()  # [B, K]
@@ -127,7 +127,7 @@ class AplcHead(torch.nn.Module):
                 total = total + cluster_bce(tail(H[needs]), tail.vectors, A[needs, t - 1], weight[needs], pairs, self.block)
             return total
 
-    def weights(self, touched: Tensor) -> Tensor:
+    def term_weights(self, touched: Tensor) -> Tensor:
         """[B] what each term of a sample counts; touched [B, K]."""
         tails = torch.tensor(self.sizes[1:], device=touched.device, dtype=torch.float32)
         n_terms: Tensor = self.sizes[0] + touched.float() @ tails  # L_i of eq. 5
@@ -138,6 +138,7 @@ class AplcHead(torch.nn.Module):
     @torch.no_grad()
     def logits(self, H: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The logits of all probabilities of eq. 2, some labels at a time: the labels [C], and z [B, C] with p = σ(z)."""
+        H = H.to(self.vectors.dtype)
         A = (H @ self.clusters.T).float()
         inputs = [H, *(tail(H) for tail in self.tails)]
         vectors = [self.vectors, *(tail.vectors for tail in self.tails)]

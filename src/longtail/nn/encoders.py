@@ -221,7 +221,7 @@ def hugging_face(config: dict[str, Any], model: Any = None) -> HuggingFace:
 
 
 def pretrained(name: str, dropout: float = 0.0) -> Encoder:
-    """An encoder with pretrained weights. Dropout is off by default: on CPUs, to draw it costs as much as all else."""
+    """An encoder with pretrained weights. Dropout is off by default: on CPUs, to draw it is slow."""
     folder = pretrained_folder(name)
     if name in STATIC:
         return static(folder / STATIC[name])

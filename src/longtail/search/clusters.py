@@ -8,6 +8,8 @@ order is that of b_j, which is a search by inner product.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,12 @@ class ClusterSearch:
     tails: list[Tail]
     order: Ints  # [n] labels, cluster after cluster; ascending within
 
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where the labels of each tail start in the order."""
+        sizes = [len(self.head.V), *(len(tail.index.V) for tail in self.tails[:-1])]
+        return list(accumulate(sizes))
+
     @classmethod
     def restored(cls, state: dict[str, NDArray[Any]]) -> ClusterSearch:
         """From what ``state`` gave, or ``AplcHead.arrays`` after training."""
@@ -73,7 +81,6 @@ class ClusterSearch:
             raise SettingError(f"k is {k}", mend="It must be at least 1")
         H = checked_vectors(H, "text vectors", self.head.V.shape[1])
         k = min(k, len(self.order))
-        starts = np.cumsum([0, len(self.head.V), *(len(tail.index.V) for tail in self.tails)])
         best = Best.none(len(H), k)
         found = self.head.topk(H, min(k, len(self.head.V)), threads)
         best.add(np.arange(len(H)), self.order[found.ids], found.scores.astype(np.float64))
@@ -87,7 +94,7 @@ class ClusterSearch:
                 rows = np.flatnonzero(hopeful & (visits[:, turn] == t))
                 if len(rows):
                     found = tail.topk(H[rows], k, threads)
-                    labels = self.order[starts[t + 1] + found.ids]
+                    labels = self.order[self.starts[t] + found.ids]
                     best.add(rows, labels, chained(A[rows, t, None].astype(np.float64), found.scores))
         return best.topk()
 
