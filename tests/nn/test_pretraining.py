@@ -166,7 +166,7 @@ def test_the_command(
     assert "before," in losses and "after;" in losses and "pretrained on 200 texts" in err and "epochs: done" in err
     assert json.loads(Path("encoder/config.json").read_text())["d_model"] == 16
     command = following.split()[2:]  # the next one, as it stands
-    assert command[-2:] == ["--out", "MODEL"]
+    assert command[-2:] == ["--out", "MODEL"] and "max_length=8" in command
     assert main([*command, "--threads", "1", "--set", "epochs=1"]) == 0
     assert json.loads(Path("MODEL/manifest.json").read_text())["settings"]["encoder"] == "encoder"
     for words, code, found in (

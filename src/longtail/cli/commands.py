@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -67,7 +68,9 @@ def pretrain(arguments: Namespace) -> None:
     display.say(f"pretrained on {done.n_texts:,} texts, {done.n_tokens:,} word pieces, in {took}; saved to {arguments.out}")
     losses = f"{done.before:.3f} before, {done.after:.3f} after; {done.frequencies:.3f} by frequencies of words alone"
     show(f"loss on held-out texts  {losses}")
-    show(f"next  longtail train {arguments.data} --method aplc --set encoder={arguments.out} --out MODEL")
+    words = ["longtail", "train", arguments.data, "--method", "aplc", "--set", f"encoder={arguments.out}"]
+    words += ["--set", f"max_length={settings['max_length']}"] if "max_length" in settings else []  # both have one default
+    show(f"next  {shlex.join([*words, '--out', 'MODEL'])}")
 
 
 def evaluate(arguments: Namespace) -> None:
