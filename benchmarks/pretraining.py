@@ -2,7 +2,7 @@
 
 The XLNet is pretrained on all training texts of reuters21578-modapte (without their labels), then fine-tuned on all of them
 or on 1,000 drawn by chance: many texts and few labels are what pretraining is for. Measured once on ``test``; rates were
-chosen on a fifth of the training texts. One thread, seed 0, each step in its own process.
+chosen on a fifth of the training texts, with 1,000 others to learn from. One thread, seed 0, each step in its own process.
 """
 
 from __future__ import annotations
