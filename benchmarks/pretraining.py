@@ -33,19 +33,17 @@ def pretrain(folder: str) -> Row:
     return {"texts": done.n_texts, "epochs": epochs, **losses, "CPU-s": watch.cpu}
 
 
-def tune(encoder: str | None, n_texts: int | None, epochs: int, rate: float) -> Row:
-    """Fine-tune on so many texts, and measure on test."""
+def measure(method: str, n_texts: int | None, **settings: str | float) -> Row:
+    """Train a method on so many texts, and measure on test."""
     from longtail import Tagger
 
     train, test = corpus(CORPUS), corpus(CORPUS, "test")
     if n_texts is not None:
         train = train.take(np.sort(np.random.default_rng(0).permutation(train.n_samples)[:n_texts]))
-    which = {"encoder": encoder} if encoder else {"encoder": "xlnet", **SIZES}
     with Stopwatch() as watch:
-        tagger = Tagger("aplc", **which, max_length=LENGTH, epochs=epochs, rate=rate, threads=1).fit(train)
+        tagger = Tagger(method, threads=1, **settings).fit(train)
     values = tagger.evaluate(test).values
-    shown = {f"P@{k}": values[f"P@{k}"] for k in (1, 3, 5)}
-    return {"texts": train.n_samples, "epochs": epochs, **shown, "CPU-s": watch.cpu}
+    return {"texts": train.n_samples, **{f"P@{k}": values[f"P@{k}"] for k in (1, 3, 5)}, "CPU-s": watch.cpu}
 
 
 def main() -> None:
@@ -58,16 +56,19 @@ def main() -> None:
         note("pretraining")
         losses = run("longtail", pretrain, env=one_thread, folder=folder).result
         for labelled, n_texts in (("few", FEW), ("all", None)):
-            for name, encoder in (("from scratch", None), ("pretrained", folder)):
+            for name, encoder in (("from scratch", {"encoder": "xlnet", **SIZES}), ("pretrained", {"encoder": folder})):
                 note(f"{labelled} labelled texts, {name}")
-                wanted = {"encoder": encoder, "n_texts": n_texts, "epochs": EPOCHS[labelled], "rate": RATES[name]}
-                rows.append({"xlnet": name, **run("longtail", tune, env=one_thread, **wanted).result})
+                settings = {**encoder, "max_length": LENGTH, "epochs": EPOCHS[labelled], "rate": RATES[name]}
+                done = run("longtail", measure, env=one_thread, method="aplc", n_texts=n_texts, **settings)
+                rows.append({"method": f"aplc, xlnet {name}", "epochs": EPOCHS[labelled], **done.result})
+            done = run("longtail", measure, env=one_thread, method="plt", n_texts=n_texts)
+            rows.append({"method": "plt, whole texts", "epochs": "", **done.result})
     notes = [
         f"{CORPUS}; XLNet of {SIZES['layers']} layers, {SIZES['width']} numbers; the first {LENGTH} tokens of each text",
         "Losses: nats for a predicted word of held-out training texts; P@k on test; one thread, seed 0",
         "CPU-s of fine-tuning do not hold those of pretraining",
     ]
-    report({"Pretraining": [losses], "Fine-tuning": rows}, notes, given.json)
+    report({"Pretraining": [losses], "With labels": rows}, notes, given.json)
 
 
 if __name__ == "__main__":
