@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import longtail
 from longtail.errors import DataError, suggest
+from longtail.files import new_folder
 from longtail.kernels import n_threads, parallel
 from longtail.progress import Display, clock
 
@@ -83,3 +85,16 @@ def test_progress_on_a_terminal_redraws_one_line() -> None:
 
 def test_clock() -> None:
     assert [clock(s) for s in (0.04, 12.3, 119.6, 3600)] == ["0.0 s", "12 s", "2 min 0 s", "1 h 0 min"]
+
+
+def test_a_new_folder_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "deep" / "one") as beside:
+        (beside / "file").write_text("half")
+        raise ZeroDivisionError
+    assert list((tmp_path / "deep").iterdir()) == []
+    (tmp_path / "two").mkdir()  # an empty one may be there
+    with new_folder(tmp_path / "two") as beside:
+        (beside / "file").write_text("whole")
+        assert not any((tmp_path / "two").iterdir())
+    assert (tmp_path / "two" / "file").read_text() == "whole"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "two"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from longtail.errors import BundleError
-from longtail.files import writing
+from longtail.files import unwritable, writing
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -95,9 +95,8 @@ def check_target(folder: Path) -> None:
     if foreign and not (folder / MANIFEST).exists():
         found = f"the folder is not a bundle and holds other files ({foreign[0]}, …)"
         raise BundleError(found, where=str(folder), mend="Choose a new folder")
-    above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise BundleError("nothing can be written here", where=str(above), mend="Choose another folder")
+    if (closed := unwritable(folder)) is not None:
+        raise BundleError("nothing can be written here", where=str(closed), mend="Choose another folder")
 
 
 def contents(bundle: Bundle) -> Iterator[tuple[str, bytes]]:

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import sys
 import zlib
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
 
-from longtail.errors import DataError, suggest
+from longtail.errors import DataError, SettingError, suggest
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 STDIN = "-"
@@ -119,3 +120,35 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Write a folder beside and rename it into place: it is there as a whole, or not at all."""
+    path = Path(path).absolute()
+    check_new_folder(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside.mkdir()
+    try:
+        yield beside
+        for file in beside.iterdir():  # have it on disk before it is seen
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
+        beside.rename(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_new_folder(path: Path) -> None:
+    """Refuse a place where a new folder cannot be written; an empty one may be there."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise SettingError("this is already there", where=str(path), mend="Choose a new folder, or remove this one")
+    if (closed := unwritable(path)) is not None:
+        raise SettingError("nothing can be written here", where=str(closed), mend="Choose another folder")
+
+
+def unwritable(path: Path) -> Path | None:
+    """What is there of a path, if nothing can be written into it."""
+    above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    return None if above.is_dir() and os.access(above, os.W_OK) else above

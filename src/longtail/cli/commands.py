@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -14,14 +15,14 @@ from typing import Any
 
 from longtail.bundle import check_target, load_manifest
 from longtail.cli.demo import demo as demo
-from longtail.cli.settings import methods_text, parsed_settings
+from longtail.cli.settings import methods_text, parsed_settings, pretrain_settings
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
 from longtail.data.read import read
 from longtail.data.split import stratified_split
 from longtail.data.write import write_all
-from longtail.errors import SettingError
+from longtail.errors import DataError, SettingError, missing_extra
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
 from longtail.models.base import count
@@ -50,6 +51,28 @@ def train(arguments: Namespace) -> None:
     display.say(f"trained {arguments.method} in {clock(time.monotonic() - start)}; saved to {arguments.out}")
     if valid is not None:
         show(evaluation_tables(tagger.evaluate(valid), (1, 3, 5)))
+
+
+def pretrain(arguments: Namespace) -> None:
+    """Train an encoder on texts alone."""
+    try:
+        settings = pretrain_settings(arguments.set)
+        from longtail.nn.pretraining import pretrain
+    except ImportError as error:
+        raise missing_extra("torch", "nn", "Pretraining") from error
+    display, own = Display(), {"seed": arguments.seed, "threads": arguments.threads}
+    data = told(read(arguments.data), display)
+    if data.texts is None:
+        raise DataError("pretraining reads texts, this holds feature vectors", where=arguments.data, mend="Give texts")
+    start = time.monotonic()
+    done = pretrain(data.texts, arguments.out, **settings, **own, progress=display)
+    took = clock(time.monotonic() - start)
+    display.say(f"pretrained on {done.n_texts:,} texts, {done.n_tokens:,} word pieces, in {took}; saved to {arguments.out}")
+    losses = f"{done.before:.3f} before, {done.after:.3f} after; {done.frequencies:.3f} by frequencies of words alone"
+    show(f"loss on held-out texts  {losses}")
+    words = ["longtail", "train", arguments.data, "--method", "aplc", "--set", f"encoder={arguments.out}"]
+    words += ["--set", f"max_length={settings['max_length']}"] if "max_length" in settings else []  # both have one default
+    show(f"next  {shlex.join([*words, '--out', 'MODEL'])}")
 
 
 def evaluate(arguments: Namespace) -> None:

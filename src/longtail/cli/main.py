@@ -54,6 +54,19 @@ def parser() -> Parser:
     train.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
     train.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
 
+    pretrain = command("pretrain", "Have an XLNet read the texts of a corpus, as an encoder for the method aplc.")
+    pretrain.add_argument("data", metavar="DATA", help=f"{DATA}; labels are not looked at")
+    pretrain.add_argument("--out", required=True, metavar="FOLDER", help="the new folder to write the encoder to")
+    pretrain.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="name=value",
+        help="one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated",
+    )
+    pretrain.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
+    pretrain.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+
     evaluate = command("evaluate", "Measure a saved tagger on data that it did not learn from.")
     evaluate.add_argument("model", metavar="MODEL")
     evaluate.add_argument("data", metavar="DATA", help=DATA)

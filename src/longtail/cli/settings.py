@@ -31,7 +31,19 @@ def parsed_settings(method: str, words: Iterable[str]) -> dict[str, Any]:
     >>> parsed_settings("ovr", ["C=10", "ngrams=1"])
     {'C': 10.0, 'ngrams': 1}
     """
-    known = known_settings(method)
+    return parsed(words, known_settings(method), method)
+
+
+def pretrain_settings(words: Iterable[str]) -> dict[str, Any]:
+    """The same for ``longtail pretrain``."""
+    from longtail.nn.pretraining import pretrain  # brings torch
+
+    known = {name: p for name, p in inspect.signature(pretrain).parameters.items() if p.kind == p.KEYWORD_ONLY}
+    return parsed(words, {name: p for name, p in known.items() if name not in (*OWN_OPTION, "progress")}, "pretrain")
+
+
+def parsed(words: Iterable[str], known: dict[str, inspect.Parameter], whose: str) -> dict[str, Any]:
+    """Each ``name=value`` as one of the known settings."""
     out: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -40,7 +52,7 @@ def parsed_settings(method: str, words: Iterable[str]) -> dict[str, Any]:
         if name in OWN_OPTION:
             raise SettingError(f'"{name}" is not set with --set', mend=f"Write --{name} {value}")
         if name not in known:
-            raise SettingError(f'{method} has no setting "{name}"', mend=suggest(name, known))
+            raise SettingError(f'{whose} has no setting "{name}"', mend=suggest(name, known))
         out[name] = parsed_value(name, value, str(known[name].annotation))
     return out
 

@@ -180,12 +180,15 @@ class XLNet(HuggingFace):
 
     left = True
 
-    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """The last layer. Segments are 0 for the text, 2 for CLS and 4 for padding."""
+    def inputs(self, ids: Tensor, mask: Tensor) -> dict[str, Any]:
+        """What the model is called with. Segments are 0 for the text, 2 for CLS and 4 for padding."""
         segments = torch.where(mask, 0, 4)
         segments[:, -1] = 2
-        settings = {"token_type_ids": segments, "attention_mask": mask.float(), "use_mems": False}
-        out: Tensor = self.model(input_ids=ids, **settings).last_hidden_state
+        return {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask.float(), "use_mems": False}
+
+    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The last layer."""
+        out: Tensor = self.model(**self.inputs(ids, mask)).last_hidden_state
         return out
 
     def pooled(self, states: Tensor, mask: Tensor) -> Tensor:
