@@ -30,5 +30,5 @@ def line(x: float, y: float, x2: float, y2: float, colour: str = "#ddd", more: s
 
 def ticks(low: float, high: float) -> list[float]:
     """Four or so round numbers between two."""
-    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if (high - low) / step <= 5)
+    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if (high - low) / step <= 5)
     return [float(n * step) for n in range(int(np.ceil(low / step)), int(high / step) + 1)]
