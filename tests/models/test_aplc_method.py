@@ -16,6 +16,7 @@ import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH
+from longtail.labelspace.partition import cheapest, n_parameters
 from longtail.models.aplc import TABLES, Aplc, like
 from longtail.nn import loop
 from longtail.nn.aplc_training import Network, clusters, mean_precision, optimizer
@@ -55,9 +56,19 @@ def test_the_paper_preset_takes_the_numbers_of_the_nearest_corpus() -> None:
 
 def test_the_labels_are_cut_evenly_unless_the_head_has_a_share() -> None:
     counts = np.arange(100, 0, -1, dtype=np.int32)
-    assert clusters(counts, settings(n_clusters=4, head=None)).sizes.tolist() == [25] * 4
-    assert clusters(counts, settings(n_clusters=3, head=0.7)).sizes.tolist() == [70, 15, 15]
-    assert clusters(counts, settings(n_clusters=1)).sizes.tolist() == [100]
+    assert clusters(counts, 1000, settings(n_clusters=4, head=None)).sizes.tolist() == [25] * 4
+    assert clusters(counts, 1000, settings(n_clusters=3, head=0.7)).sizes.tolist() == [70, 15, 15]
+    assert clusters(counts, 1000, settings(n_clusters=1)).sizes.tolist() == [100]
+
+
+def test_the_labels_may_be_cut_where_a_step_costs_least() -> None:
+    counts = np.maximum(10_000 / np.arange(1, 1001) ** 1.2, 1).astype(np.int32)
+    of = settings(n_clusters=3, cut="cheapest", hidden=64)
+    sizes = clusters(counts, 20_000, of).sizes
+    assert sizes.tolist() == cheapest(counts, 20_000, d=64, most_tails=2).sizes.tolist() and len(sizes) == 3
+    of.most_parameters = n_parameters(sizes, 64, 2) // 2
+    with pytest.raises(SettingError, match="no cut of 1000 labels"):
+        clusters(counts, 20_000, of)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +100,7 @@ def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found
 
 def test_the_three_parts_have_their_own_rates() -> None:
     s = settings(encoder="transformer", layers=2, rate=1.0, hidden_rate=2.0, head_rate=3.0)
-    net = Network(make("transformer", 50, width=16, layers=2), clusters(np.array([9, 5, 3, 1], np.int32), s), s)
+    net = Network(make("transformer", 50, width=16, layers=2), clusters(np.array([9, 5, 3, 1], np.int32), 18, s), s)
     rates = {id(p): group["lr"] for group in optimizer(net, s).param_groups for p in group["params"]}
     for part, rate in ((net.encoder, 1.0), (net.hidden, 2.0), (net.head, 3.0)):
         assert part is not None and {rates.pop(id(p)) for p in part.parameters()} == {rate}
@@ -98,7 +109,7 @@ def test_the_three_parts_have_their_own_rates() -> None:
 
 def test_layers_thaw_from_the_last_to_the_token_vectors() -> None:
     s = settings(encoder="transformer", layers=2, unfreeze=True)
-    net = Network(make("transformer", 50, width=16, layers=2), clusters(np.array([9, 5, 3, 1], np.int32), s), s)
+    net = Network(make("transformer", 50, width=16, layers=2), clusters(np.array([9, 5, 3, 1], np.int32), 18, s), s)
     found = optimizer(net, s)
 
     def trained(epoch: int) -> set[str]:
@@ -134,7 +145,7 @@ def test_the_metric_is_the_mean_precision(train: Dataset, monkeypatch: pytest.Mo
     monkeypatch.setattr("longtail.nn.aplc_training.VALID_ROWS", 64)  # four blocks
     model = Aplc(**QUICK, epochs=3, holdout=0, average="none", dropout=0).fit(train.texts, train.Y)
     s = SimpleNamespace(**model._chosen())
-    net = Network(make("bag", 50, width=16), clusters(model.label_counts, s), s).eval()
+    net = Network(make("bag", 50, width=16), clusters(model.label_counts, 100, s), s).eval()
     H = torch.randn(200, 16)
     best = net.head.topk(net.embed(H), 4).ids
     right = np.take_along_axis(train.Y.toarray(), best, axis=1)

@@ -27,7 +27,7 @@ from longtail.search.clusters import ClusterSearch
 from longtail.topk import TopK
 
 BAGS = ("bag", *STATIC)  # encoders that predict without torch
-CHOICES = {"normalise": ("sample", "global"), "average": ("none", "swa", "ema")}
+CHOICES = {"cut": ("share", "cheapest"), "normalise": ("sample", "global"), "average": ("none", "swa", "ema")}
 
 NAMES = ("hidden", "n_clusters", "max_length", "rate", "hidden_rate", "head_rate", "batch", "epochs")
 # Tables 2 and 3, by training samples and labels of the corpus: EURLex-4k, AmazonCat-13k, Wiki10-31k, Wiki-500k, Amazon-670k.
@@ -84,7 +84,9 @@ class Aplc(Model):
         hidden: int | None = None,
         dropout: float = 0.5,
         n_clusters: int | None = None,
+        cut: str = "share",
         head: float | None = 0.8,
+        most_parameters: int | None = None,
         q: float = 2.0,
         cluster_negatives: bool = True,
         normalise: str = "sample",
@@ -114,8 +116,10 @@ class Aplc(Model):
         the encoder is not trained, and reads each text once. unfreeze: its layers are trained one epoch after the other,
         the last layer first. max_length: tokens of a text that are read. n_pieces: word pieces that are learned, for
         encoders from scratch. hidden: d_h (paper 768 to 384). dropout: after the hidden layer (paper 0.1). n_clusters: head
-        and tails (paper 2, or 4 with many labels). head: share of the labels that the head holds; None: as many as each
-        tail (paper). q: by how much each tail is narrower than the one before (paper 2). cluster_negatives: whether a
+        and tails (paper 2, or 4 with many labels). cut: by share, ``head`` of the labels in the head (None: as many as in
+        each tail; paper); or cheapest, where a step costs least by eq. 11, in at most so many clusters and
+        ``most_parameters`` (eq. 6). q: by how much each tail is narrower than the one before (paper 2).
+        cluster_negatives: whether a
         tail that a text has no label of learns to say so (paper: no, its code: yes). normalise: the loss by "sample" (the
         paper's code) or "global" (eq. 5). rate, hidden_rate, head_rate: learning rates of encoder, hidden layer and APLC
         (paper 5e-5, 1e-4, 2e-3). batch, accumulate: texts of a step, and steps of an update. epochs: at most so many.
@@ -125,7 +129,7 @@ class Aplc(Model):
         self.encoder, self.paper, self.width, self.layers = encoder, paper, width, layers
         self.encoder_dropout, self.frozen, self.unfreeze = encoder_dropout, frozen, unfreeze
         self.max_length, self.n_pieces, self.hidden, self.dropout = max_length, n_pieces, hidden, dropout
-        self.n_clusters, self.head, self.q = n_clusters, head, q
+        self.n_clusters, self.cut, self.head, self.most_parameters, self.q = n_clusters, cut, head, most_parameters, q
         self.cluster_negatives, self.normalise = cluster_negatives, normalise
         self.rate, self.hidden_rate, self.head_rate = rate, hidden_rate, head_rate
         self.batch, self.accumulate, self.epochs, self.schedule, self.clip = batch, accumulate, epochs, schedule, clip
@@ -152,7 +156,7 @@ class Aplc(Model):
         return {**dict.fromkeys(self.param_names()), **rest, **given}
 
     def _check_settings(self) -> None:
-        whole = ("width", "layers", "hidden", "n_clusters", "batch", "accumulate", "epochs")
+        whole = ("width", "layers", "hidden", "n_clusters", "most_parameters", "batch", "accumulate", "epochs")
         check_settings(
             self,
             choices=CHOICES,

@@ -16,7 +16,7 @@ from torch import Tensor
 from longtail.features.batches import length_batches
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
-from longtail.labelspace.partition import Partition, by_proportions
+from longtail.labelspace.partition import Partition, by_proportions, cheapest
 from longtail.nn.aplc import AplcHead
 from longtail.nn.encoders import Bag, Encoder, arrays, make, stages, vectors
 from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
@@ -44,8 +44,11 @@ class Network(torch.nn.Module):
         return out
 
 
-def clusters(label_counts: Ints, s: Any) -> Partition:
-    """The head with its share of the labels, and tails that share the rest evenly (Table 2)."""
+def clusters(label_counts: Ints, n_samples: int, s: Any) -> Partition:
+    """The head with its share of the labels, and tails that share the rest evenly (Table 2); or where a step costs least."""
+    if s.cut == "cheapest":
+        limit = s.most_parameters
+        return cheapest(label_counts, n_samples, d=s.hidden, q=s.q, most_tails=s.n_clusters - 1, most_parameters=limit)
     head = 1 / s.n_clusters if s.head is None else s.head
     tails = s.n_clusters - 1
     return by_proportions(label_counts, [head, *[(1 - head) / tails] * tails] if tails else [1.0])
@@ -87,7 +90,7 @@ def fit(
     torch.manual_seed(s.seed)
     device = device_of(s.device)
     encoder = make(s.encoder, n_tokens, width=s.width, layers=s.layers, dropout=s.encoder_dropout).to(device)
-    net = Network(encoder, clusters(label_counts, s), s).to(device)
+    net = Network(encoder, clusters(label_counts, Y.shape[0], s), s).to(device)
 
     def read(some: TokenRows) -> Tensor:
         return torch.from_numpy(vectors(encoder, some)).to(device)
