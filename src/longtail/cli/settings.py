@@ -78,8 +78,9 @@ def methods_text() -> str:
     for method in METHODS:
         cls = model_class(method)
         summary = (cls.__doc__ or "").split("\n")[0]
-        settings = [f"{name}={p.default}" for name, p in known_settings(method).items()]
-        parts.append(f"{method:<14}{summary}")
-        parts.append(f"{'':<14}presets: {', '.join(cls.presets)}")
-        parts.append(f"{'':<14}settings: {' '.join(settings) or 'none'}")
+        best = cls.presets.get("best", {})
+        settings = [f"{name}={best.get(name, p.default)}" for name, p in known_settings(method).items()]
+        parts.append(f"{method:<16}{summary}")
+        parts.append(f"{'':<16}presets: {', '.join(cls.presets)}")
+        parts.append(f"{'':<16}settings: {' '.join(settings) or 'none'}")
     return "\n".join(parts)

@@ -27,7 +27,7 @@ State = dict[str, NDArray[Any]]
 
 BIG = 2**31  # a number that no sensible setting reaches
 LOOKED_AT, FEWEST = 500, 20  # training samples on which a collapse is looked for; with fewer, nothing can be said
-SAME = 0.99  # share of them with one and the same first label from which it is one
+SAME = 0.95  # share of them with one and the same first label from which it is one
 
 
 class Model(ABC):
