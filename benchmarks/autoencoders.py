@@ -167,11 +167,12 @@ def drawing(results: dict[tuple[str, str], Row]) -> str:
     left, top, width, height, gap = 56, 100, 230, 200, 44
     parts = [text(left, 26, "Autoencoders: figures 3 to 6 of the paper redrawn", size=16)]
     shown = list(dict.fromkeys(label for _, label in results))
-    for i, label in enumerate(shown):
+    x = float(left)
+    for label in shown:
         colour, dashes = STYLES[label]
-        x = left + i * 150
         parts.append(line(x, 46, x + 28, 46, colour, f' stroke-width="2" stroke-dasharray="{dashes}"'))
         parts.append(text(x + 34, 50, label))
+        x += 58 + 6.5 * len(label)
     parts.append(text(left, 70, "dots: as published; lines: measured here", fill="#555"))
     names = list(dict.fromkeys(name for name, _ in results))
     for row, name in enumerate(names):
