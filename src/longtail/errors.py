@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from numbers import Integral
+from typing import Any
+
+BIG = 2**31  # a number that no sensible setting reaches
 
 
 class LongtailError(Exception):
@@ -39,6 +43,38 @@ class CollapseWarning(UserWarning):
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
     """The error that names the package, what it is for, and the extra that brings it."""
     return MissingExtra(f"{purpose} needs {package}", mend=f"Install it with: pip install 'longtail[{extra}]'")
+
+
+def check_settings(
+    given: Mapping[str, Any],
+    *,
+    choices: Mapping[str, Iterable[str]] | None = None,
+    above_zero: Iterable[str] = (),
+    at_most: Mapping[str, float] | None = None,
+    whole: Iterable[str] = (),
+) -> None:
+    """Refuse settings that cannot work; those that are None are left to the method.
+
+    choices: the values that a setting may have. above_zero: numbers above 0 and below 2^31. at_most: numbers from 0 to so
+    much. whole: whole numbers.
+
+    >>> check_settings({"epochs": 0}, above_zero=["epochs"])
+    Traceback (most recent call last):
+    longtail.errors.SettingError: epochs is 0. It must be above 0 and below 2^31
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, known in (choices or {}).items():
+        if name in given and given[name] not in known:
+            raise SettingError(f'{name} is "{given[name]}"', mend=suggest(str(given[name]), known))
+    for name in above_zero:
+        if name in given and not 0 < given[name] < BIG:
+            raise SettingError(f"{name} is {given[name]}", mend="It must be above 0 and below 2^31")
+    for name, most in (at_most or {}).items():
+        if name in given and not 0 <= given[name] <= most:
+            raise SettingError(f"{name} is {given[name]}", mend=f"It must be from 0 to {most}")
+    for name in whole:
+        if name in given and not isinstance(given[name], Integral):
+            raise SettingError(f"{name} is {given[name]}", mend="It must be a whole number")
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:

@@ -19,8 +19,9 @@ from longtail.features.pretrained import SCRATCH
 from longtail.labelspace.partition import cheapest, n_parameters
 from longtail.models.aplc import TABLES, Aplc, like
 from longtail.nn import loop
-from longtail.nn.aplc_training import Network, clusters, mean_precision, optimizer
+from longtail.nn.aplc_training import Network, clusters, optimizer
 from longtail.nn.encoders import make
+from longtail.nn.validation import mean_precision
 
 QUICK: dict[str, Any] = {"width": 16, "layers": 1, "hidden": 16, "threads": 1, "n_pieces": 200}
 
@@ -142,7 +143,7 @@ def test_a_frozen_encoder_stays_as_it_was(encoder: str, train: Dataset) -> None:
 
 
 def test_the_metric_is_the_mean_precision(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.nn.aplc_training.VALID_ROWS", 64)  # four blocks
+    monkeypatch.setattr("longtail.nn.validation.ROWS", 64)  # four blocks
     model = Aplc(**QUICK, epochs=3, holdout=0, average="none", dropout=0).fit(train.texts, train.Y)
     s = SimpleNamespace(**model._chosen())
     net = Network(make("bag", 50, width=16), clusters(model.label_counts, 100, s), s).eval()
@@ -150,7 +151,7 @@ def test_the_metric_is_the_mean_precision(train: Dataset, monkeypatch: pytest.Mo
     best = net.head.topk(net.embed(H), 4).ids
     right = np.take_along_axis(train.Y.toarray(), best, axis=1)
     expected = 100 * np.mean([right[:, :1].mean(), right[:, :3].mean(), right.sum(1).mean() / 5])
-    assert 0 < mean_precision(net, H, train.Y) == pytest.approx(expected)
+    assert 0 < mean_precision(net.best(H), train.Y) == pytest.approx(expected)
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(train: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

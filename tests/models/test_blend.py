@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.models import blend
@@ -82,6 +85,14 @@ def test_members_have_their_own_features_and_presets(train: Dataset) -> None:
     tagger = Tagger("blend", members="ovr:paper, ovr").fit(train)
     first, second = tagger.model.pipelines  # type: ignore[attr-defined]
     assert first.features.settings()["ngrams"] == 1 and second.features.settings()["ngrams"] == 2
+
+
+def test_threads_reach_the_members_of_a_loaded_blend(train: Dataset, tmp_path: Path) -> None:
+    Tagger("blend", members="ovr, popularity").fit(train).save(tmp_path / "m")
+    tagger = longtail.load(tmp_path / "m")
+    tagger.model.set_params(threads=1)
+    tagger.topk(train.inputs, 1)
+    assert tagger.model.pipelines[0].model.get_params()["threads"] == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -50,22 +50,12 @@ def parser() -> Parser:
     train.add_argument("--out", required=True, metavar="MODEL", help="the folder to write the model to")
     train.add_argument("--valid", metavar="DATA", help="data to choose the threshold on and to report on")
     train.add_argument("--preset", metavar="NAME", help="a set of settings, see `longtail methods`")
-    train.add_argument("--set", action="append", default=[], metavar="name=value", help="one setting; may be repeated")
-    train.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
-    train.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+    training_options(train, "one setting; may be repeated")
 
     pretrain = command("pretrain", "Have an XLNet read the texts of a corpus, as an encoder for the method aplc.")
     pretrain.add_argument("data", metavar="DATA", help=f"{DATA}; labels are not looked at")
     pretrain.add_argument("--out", required=True, metavar="FOLDER", help="the new folder to write the encoder to")
-    pretrain.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="name=value",
-        help="one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated",
-    )
-    pretrain.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
-    pretrain.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+    training_options(pretrain, "one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated")
 
     evaluate = command("evaluate", "Measure a saved tagger on data that it did not learn from.")
     evaluate.add_argument("model", metavar="MODEL")
@@ -107,6 +97,13 @@ def parser() -> Parser:
     demo = command("demo", "Build a corpus, train on it, measure, write a report, and tag an example.")
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="where to write (default: demo)")
     return top
+
+
+def training_options(command: argparse.ArgumentParser, settings: str) -> None:
+    """What all commands that train have."""
+    command.add_argument("--set", action="append", default=[], metavar="name=value", help=settings)
+    command.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
+    command.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
 
 
 def positive(word: str) -> int:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, missing_extra
+from longtail.errors import BIG, SettingError, check_settings, missing_extra
 from longtail.features.pretrained import SCRATCH, STATIC, text_settings
 from longtail.features.token_rows import TokenRows
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
-from longtail.models.base import BIG, Model, State, Valid, check_settings
+from longtail.models.base import Model, State, Valid
 from longtail.models.holdout import held_out
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
@@ -158,7 +158,7 @@ class Aplc(Model):
     def _check_settings(self) -> None:
         whole = ("width", "layers", "hidden", "n_clusters", "most_parameters", "batch", "accumulate", "epochs")
         check_settings(
-            self,
+            self.get_params(),
             choices=CHOICES,
             above_zero=(*whole, "rate", "hidden_rate", "head_rate"),
             at_most={"holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**63 - 1},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -25,7 +24,6 @@ Input = Any  # CSR features or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
 State = dict[str, NDArray[Any]]
 
-BIG = 2**31  # a number that no sensible setting reaches
 LOOKED_AT, FEWEST = 500, 20  # training samples on which a collapse is looked for; with fewer, nothing can be said
 SAME = 0.95  # share of them with one and the same first label from which it is one
 
@@ -175,8 +173,8 @@ class Model(ABC):
             name = self.labels.names[label] if self.labels else f"number {label}"
             warnings.warn(
                 f"{type(self).__name__} has collapsed: it gives {times} of {len(rows)} training samples the same first label"
-                f" ({name}), which {100 * share:.0f} % of them have. It has learned how frequent labels are and nothing from"
-                " the input. Take other settings, another preset or another method",
+                f" ({name}), which {100 * share:.0f} % of them have. It has learned nothing from the input. Take"
+                " other settings, another preset or another method",
                 CollapseWarning,
                 stacklevel=3,
             )
@@ -195,34 +193,6 @@ class Model(ABC):
         if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
             raise DataError(f"{type(self).__name__} takes a list of texts", mend="Give a list of strings")
         return X
-
-
-def check_settings(
-    model: Model,
-    *,
-    choices: Mapping[str, Iterable[str]] | None = None,
-    above_zero: Iterable[str] = (),
-    at_most: Mapping[str, float] | None = None,
-    whole: Iterable[str] = (),
-) -> None:
-    """Refuse settings that cannot work; one that is None is left to the method.
-
-    choices: the values that a setting may have. above_zero: numbers above 0 and below 2^31. at_most: numbers from 0 to so
-    much. whole: whole numbers.
-    """
-    given = {name: value for name, value in model.get_params().items() if value is not None}
-    for name, known in (choices or {}).items():
-        if name in given and given[name] not in known:
-            raise SettingError(f'{name} is "{given[name]}"', mend=suggest(str(given[name]), known))
-    for name in above_zero:
-        if name in given and not 0 < given[name] < BIG:
-            raise SettingError(f"{name} is {given[name]}", mend="It must be above 0 and below 2^31")
-    for name, most in (at_most or {}).items():
-        if name in given and not 0 <= given[name] <= most:
-            raise SettingError(f"{name} is {given[name]}", mend=f"It must be from 0 to {most}")
-    for name in whole:
-        if name in given and not isinstance(given[name], int | np.integer):
-            raise SettingError(f"{name} is {given[name]}", mend="It must be a whole number")
 
 
 def count(X: Any) -> int:

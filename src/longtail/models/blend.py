@@ -105,6 +105,9 @@ class Blend(Model):
 
     def _evidence(self, inputs: Any, wide: int) -> tuple[Ints, Floats]:
         """Candidates [n, c], each once, NO_LABEL behind the last, and what is said of them [n, c, n_columns]."""
+        for pipeline in self.pipelines:
+            if "threads" in pipeline.model.param_names():
+                pipeline.model.set_params(threads=self.threads)  # it is of the machine: a loaded blend may have others
         found = [pipeline.topk(inputs, wide) for pipeline in self.pipelines]
         width = max(best.ids.shape[1] for best in found)
         ids = np.full((len(found), count(inputs), width), NO_LABEL, np.int32)

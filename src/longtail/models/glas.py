@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, missing_extra
+from longtail.errors import BIG, SettingError, check_settings, missing_extra
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import MEANS
 from longtail.linear.bag import ByteRows
-from longtail.models.base import BIG, Model, State, Valid, check_settings
+from longtail.models.base import Model, State, Valid
 from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -146,7 +146,7 @@ class Glas(Model):
 
     def _check_settings(self) -> None:
         check_settings(
-            self,
+            self.get_params(),
             choices=CHOICES,
             above_zero=("d", "label_length", "n_hardest", "keep", "batch", "epochs", "rate", "label_rate"),
             at_most={"keep": 1, "holdout": 0.5, "weight": BIG, "discount": BIG, "patience": BIG, "seed": 2**63 - 1},

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError
+from longtail.errors import BIG, SettingError, check_settings
 from longtail.features.autoencoder import linear_autoencoder
 from longtail.features.rows import UnitRows
 from longtail.features.stack import Stack
@@ -16,7 +16,7 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import Solver
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import BIG, Model, State, Valid, check_settings
+from longtail.models.base import Model, State, Valid
 from longtail.progress import Progress
 from longtail.search.best_first import best_first_topk
 from longtail.topk import TopK
@@ -93,7 +93,9 @@ class HierarchicalXC(Model):
         return self.linear.tree
 
     def _check_settings(self) -> None:
-        check_settings(self, choices=CHOICES, above_zero=("code", "C", "eps", "max_passes"), at_most={"prune": BIG})
+        check_settings(
+            self.get_params(), choices=CHOICES, above_zero=("code", "C", "eps", "max_passes"), at_most={"prune": BIG}
+        )
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         self._check_settings()

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError, missing_extra
+from longtail.errors import BIG, SettingError, check_settings, missing_extra
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.stack import ACTIVATIONS, Stack, halved
 from longtail.kernels import Floats, Ints
-from longtail.models.base import BIG, Model, State, Valid, check_settings
+from longtail.models.base import Model, State, Valid
 from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -153,7 +153,7 @@ class NeuralXC(Model):
 
     def _check_settings(self) -> None:
         check_settings(
-            self,
+            self.get_params(),
             choices=CHOICES,
             above_zero=("keep", "batch", "epochs", "rate", "label_rate"),
             at_most={

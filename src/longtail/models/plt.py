@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import SettingError
+from longtail.errors import BIG, SettingError, check_settings
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
 from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
@@ -18,7 +18,7 @@ from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import BIG, Model, State, Valid, check_settings
+from longtail.models.base import Model, State, Valid
 from longtail.progress import Progress
 from longtail.search.beam import beam_topk
 from longtail.topk import TopK
@@ -118,7 +118,7 @@ class LabelTrees(Model):
 
     def _check_settings(self) -> None:
         check_settings(
-            self,
+            self.get_params(),
             choices={"tree": TREES, "embedding": EMBEDDINGS, "loss": tuple(SOLVERS), "negatives": NEGATIVES},
             above_zero=("max_leaf", "max_depth", "n_trees", "beam", "C", "eps", "max_passes"),
             at_most=dict.fromkeys(("prune", "positive_weight", *([] if self.tail == AUTO else ["tail"])), BIG),

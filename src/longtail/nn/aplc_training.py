@@ -5,6 +5,7 @@ The three parts have learning rates of their own (section 4.1): it "is infeasibl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,9 @@ from longtail.nn.encoders import Bag, Encoder, arrays, make, stages, vectors
 from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
 from longtail.nn.losses import positives
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
+from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
-from longtail.topk import hits
-
-VALID_ROWS = 512  # texts whose labels are looked for at a time
+from longtail.topk import TopK
 
 
 class Network(torch.nn.Module):
@@ -42,6 +42,10 @@ class Network(torch.nn.Module):
         """The encoder's vectors [B, width] to what APLC reads [B, d_h]."""
         out: Tensor = self.dropout(torch.tanh(self.hidden(V)))
         return out
+
+    def best(self, V: Tensor) -> Callable[[slice], TopK]:
+        """The five best labels of some of the texts with vectors V [n, width]."""
+        return lambda part: self.head.topk(self.embed(V[part]), 5)
 
 
 def clusters(label_counts: Ints, n_samples: int, s: Any) -> Partition:
@@ -104,7 +108,7 @@ def fit(
 
     def metric() -> float:
         assert valid is not None
-        return mean_precision(net, read(valid[0]) if known is None else known, valid[1])
+        return mean_precision(net.best(read(valid[0]) if known is None else known), valid[1])
 
     steps = len(batches(np.random.default_rng(0)))
     pairs = [(rows, Y), *([valid] if valid else [])]
@@ -118,14 +122,3 @@ def fit(
     out |= {f"head.{name}": array for name, array in net.head.arrays().items()}
     hidden = {"hidden": net.hidden.weight, "shift": net.hidden.bias}
     return {**out, **{name: value.detach().cpu().numpy().copy() for name, value in hidden.items()}}, run
-
-
-@torch.no_grad()
-def mean_precision(net: Network, V: Tensor, Y: sp.csr_array) -> float:
-    """The mean of P@1, P@3 and P@5 of texts with vectors V [n, width], in percent."""
-    right = []
-    for start in range(0, Y.shape[0], VALID_ROWS):
-        some = slice(start, start + VALID_ROWS)
-        right.append(hits(net.head.topk(net.embed(V[some]), 5), Y[some]))
-    found = np.concatenate(right)
-    return 100 * float(np.mean([found[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))

@@ -21,8 +21,8 @@ from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
 from longtail.nn.losses import LOSSES, full_loss, hardest, positives
 from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
 from longtail.nn.regularisers import REGULARISERS, gravity
-from longtail.nn.rows import RowTable
-from longtail.nn.validation import mean_precision
+from longtail.nn.rows import RowTable, some_of
+from longtail.nn.validation import mean_precision, nearest
 from longtail.progress import Progress
 
 ROW_OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagrad, "adam": LazyAdam}
@@ -175,9 +175,8 @@ class Training:
         """Input dropout: each feature stays with probability ρ; the others are not made larger, unless asked for."""
         if self.s.keep == 1:
             return indptr, indices, data
-        stays = (torch.rand(len(indices)) < self.s.keep).numpy()
-        kept = np.concatenate([[0], np.cumsum(stays)])[indptr].astype(np.int32)
-        return kept, indices[stays], data[stays] / np.float32(self.s.keep) if self.s.rescale else data[stays]
+        indptr, indices, data = some_of(indptr, indices, data, self.s.keep)
+        return indptr, indices, data / np.float32(self.s.keep) if self.s.rescale else data
 
 
 def batch_of(X: sp.csr_array) -> tuple[Ints, Ints, Floats]:
@@ -203,7 +202,9 @@ def fit(
         return net.embed(*batch_of(part))
 
     def metric() -> float:
-        return mean_precision(embed, net.scaled(net.directions()), net.bias, training.seen, *valid) if valid else 0.0
+        assert valid is not None
+        V = net.scaled(net.directions())
+        return mean_precision(nearest(embed, V, net.bias, training.seen, valid[0]), valid[1])
 
     plan = plan_of(s, training.steps, (array for part in (X, Y, *(valid or ())) for array in batch_of(part)))
     with torch_threads(s.threads):

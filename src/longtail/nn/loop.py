@@ -110,10 +110,7 @@ def train(
     """
     if plan.accumulate < 1:
         raise SettingError(f"accumulate is {plan.accumulate}", mend="It must be at least 1")
-    updates = ceil(plan.steps / plan.accumulate)  # of an epoch
-    every = max(updates // EMA_TIMES, 1)
-    decay = 1 - every / max(EMA_EPOCHS * updates, 2)
-    average = Average(net, plan.average, start=plan.average_from, decay=decay, every=every)
+    average = average_of(net, plan)
     factor, rates = schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
     dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     device = next(net.parameters()).device
@@ -132,8 +129,7 @@ def train(
                 together = min(plan.accumulate, plan.steps - first)
                 if number == first:
                     done = (run.epoch * plan.steps + number) / (plan.epochs * plan.steps)
-                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                        group["lr"] = rate * factor(done)
+                    set_rates(optimizer, [rate * factor(done) for rate in rates])
                     optimizer.zero_grad()
                 with torch.autocast(device.type, torch.bfloat16, enabled=plan.autocast and device.type == "cuda"):
                     value = loss(batch)
@@ -162,10 +158,23 @@ def train(
         net.load_state_dict(run.best_weights)
     else:
         average.exchange()
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
+    set_rates(optimizer, rates)
     net.eval()
     return run
+
+
+def average_of(net: torch.nn.Module, plan: Plan) -> Average:
+    """The average that a plan asks for."""
+    updates = ceil(plan.steps / plan.accumulate)  # of an epoch
+    every = max(updates // EMA_TIMES, 1)
+    decay = 1 - every / max(EMA_EPOCHS * updates, 2)
+    return Average(net, plan.average, start=plan.average_from, decay=decay, every=every)
+
+
+def set_rates(optimizer: Optimizer, rates: Iterable[float]) -> None:
+    """Give each group of parameters its learning rate."""
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
 
 
 def thaw(optimizer: Optimizer, epoch: int) -> None:

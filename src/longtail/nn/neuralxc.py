@@ -18,7 +18,8 @@ from longtail.kernels import Floats
 from longtail.nn.layers import Chain, Decoder, Encoder, stack_of
 from longtail.nn.loop import device_of, plan_of, torch_threads, train
 from longtail.nn.optim import Joint, LazyAdam, RowSgd, tables_and_dense
-from longtail.nn.validation import mean_precision
+from longtail.nn.rows import some_of
+from longtail.nn.validation import mean_precision, nearest
 from longtail.progress import Progress
 
 SMALLEST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of a label: samples, and share of the samples, where its bias may start
@@ -99,9 +100,8 @@ class Training:
         """Input dropout: each feature stays with probability ``keep``."""
         if self.s.keep == 1:
             return X
-        stays = (torch.rand(X.nnz) < self.s.keep).numpy()
-        kept = np.concatenate([[0], np.cumsum(stays)])[X.indptr].astype(np.int32)
-        return sp.csr_array((X.data[stays], X.indices[stays], kept), shape=X.shape)
+        indptr, indices, data = some_of(X.indptr, X.indices, X.data, self.s.keep)
+        return sp.csr_array((data, indices, indptr), shape=X.shape)
 
 
 def squared_distance(first: Tensor, second: Tensor) -> Tensor:
@@ -130,8 +130,9 @@ def fit(
     data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
 
     def metric() -> float:
-        bias = net.label_decoder.bias
-        return mean_precision(net.embed, net.label_decoder.vectors, bias, training.seen, *valid) if valid else 0.0
+        assert valid is not None
+        last = net.label_decoder
+        return mean_precision(nearest(net.embed, last.vectors, last.bias, training.seen, valid[0]), valid[1])
 
     def run(name: str, modules: Sequence[torch.nn.Module], loss: Any, measured: bool) -> list[dict[str, float]]:
         plan = plan_of(s, training.steps, data)

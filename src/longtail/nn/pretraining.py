@@ -9,13 +9,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from longtail.errors import DataError, SettingError
+from longtail.errors import BIG, DataError, SettingError, check_settings
 from longtail.features.batches import length_batches
 from longtail.features.pretrained import text_settings
 from longtail.features.token_rows import TokenRows
@@ -23,7 +24,7 @@ from longtail.features.tokens import CLS, PAD, SEP, SPECIALS, UNKNOWN, Tokens
 from longtail.files import check_new_folder, new_folder
 from longtail.kernels import Longs
 from longtail.nn.encoders import XLNet, quiet, scratch
-from longtail.nn.loop import Plan, device_of, fingerprint, torch_threads, train
+from longtail.nn.loop import device_of, plan_of, torch_threads, train
 from longtail.nn.permutation_lm import ENDS, PermutationLM, drawn
 from longtail.nn.schedule import schedule as schedule_of
 from longtail.progress import SILENT, Progress
@@ -72,8 +73,9 @@ def pretrain(
     clip: longest gradient. holdout: share of the texts that only measure; the weights of the epoch that predicts them best
     are kept. log, checkpoint: files, as of the methods; a killed run goes on from its checkpoint.
     """
-    sizes = {"width": width, "layers": layers, "max_length": max_length, "batch": batch, "rate": rate}
-    check_settings(**sizes, epochs=epochs, holdout=holdout, clip=clip, schedule=schedule)
+    s = SimpleNamespace(width=width, layers=layers, max_length=max_length, rate=rate, batch=batch, epochs=epochs, seed=seed)
+    vars(s).update(schedule=schedule, clip=clip, holdout=holdout, log=log, checkpoint=checkpoint)
+    refuse(s)
     check_new_folder(Path(folder))  # before hours of training
     place = device_of(device)
     tokens = Tokens(**text_settings("xlnet"), max_length=max_length, n_pieces=n_pieces)
@@ -90,16 +92,8 @@ def pretrain(
         ids, mask = encoder.batch(rows[some])
         return net.loss(ids, mask, drawn(mask)).mean()
 
-    plan = Plan(
-        epochs=epochs,
-        steps=len(batches(np.random.default_rng(0))),
-        seed=seed,
-        schedule=schedule,
-        clip=clip,
-        log=log,
-        checkpoint=checkpoint,
-        of={**sizes, "data": fingerprint(rows.ids, rows.indptr, valid.ids, valid.indptr) if checkpoint else ""},
-    )
+    steps = len(batches(np.random.default_rng(0)))
+    plan = plan_of(s, steps, (rows.ids, rows.indptr, valid.ids, valid.indptr))
     with torch_threads(threads):
         before = held_out_loss(net, valid, batch)
         optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.0)
@@ -109,22 +103,15 @@ def pretrain(
     return Pretrained(before, -run.best, known, len(rows) + len(valid), tokens.n_tokens, run.history)
 
 
-def check_settings(**s: Any) -> None:
+def refuse(s: SimpleNamespace) -> None:
     """Refuse what cannot be, before the texts are read."""
-    for name in ("batch", "epochs", "rate"):
-        if not 0 < s[name] < 2**31:
-            raise SettingError(f"{name} is {s[name]}", mend="It must be above 0 and below 2^31")
-    for name in ("batch", "epochs", "width", "layers", "max_length"):
-        if not isinstance(s[name], int | np.integer):
-            raise SettingError(f"{name} is {s[name]}", mend="It must be a whole number")
-    if not 0 < s["holdout"] <= 0.5:
-        raise SettingError(f"holdout is {s['holdout']}", mend="It must be above 0 and at most 0.5")
-    if not 0 <= s["clip"] < 2**31:
-        raise SettingError(f"clip is {s['clip']}", mend="It must be from 0 to below 2^31; 0 is no limit")
-    if s["max_length"] < FEWEST:
-        raise SettingError(f"max_length is {s['max_length']}", mend=f"It must be at least {FEWEST}")
-    schedule_of(s["schedule"])
-    scratch("xlnet", len(SPECIALS), s["width"], s["layers"])
+    whole = ("batch", "epochs", "width", "layers", "max_length")
+    at_most = {"holdout": 0.5, "clip": BIG}
+    check_settings(vars(s), above_zero=("batch", "epochs", "rate", "holdout"), at_most=at_most, whole=whole)
+    if s.max_length < FEWEST:
+        raise SettingError(f"max_length is {s.max_length}", mend=f"It must be at least {FEWEST}")
+    schedule_of(s.schedule)
+    scratch("xlnet", len(SPECIALS), s.width, s.layers)
 
 
 def parts(rows: TokenRows, holdout: float, seed: int) -> tuple[TokenRows, TokenRows]:

@@ -232,3 +232,9 @@ def by_row(ids: Ints, of: Ints, data: Floats, slot: Ints) -> tuple[Ints, Ints, I
     for row in used[:n_used]:
         slot[row] = -1
     return used[:n_used], starts, to_of, to_data
+
+
+def some_of(indptr: Ints, indices: Ints, data: Floats, keep: float) -> tuple[Ints, Ints, Floats]:
+    """Input dropout: each entry of a CSR matrix stays with probability ``keep``."""
+    stays = (torch.rand(len(indices)) < keep).numpy()
+    return np.concatenate([[0], np.cumsum(stays)])[indptr].astype(np.int32), indices[stays], data[stays]

@@ -16,18 +16,24 @@ ROWS = 512  # samples whose scores of all labels are held at a time
 
 
 @torch.no_grad()
-def mean_precision(
-    embed: Callable[[sp.csr_array], Tensor], V: Tensor, bias: Tensor, seen: Ints, X: sp.csr_array, Y: sp.csr_array
-) -> float:
-    """The mean of P@1, P@3 and P@5 among the labels that were seen, in percent.
+def mean_precision(best: Callable[[slice], TopK], Y: sp.csr_array) -> float:
+    """The mean of P@1, P@3 and P@5 in percent. best: the five best labels of some of the samples."""
+    parts = [slice(start, start + ROWS) for start in range(0, Y.shape[0], ROWS)]
+    right = np.concatenate([hits(best(part), Y[part]) for part in parts])
+    return 100 * float(np.mean([right[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))
+
+
+def nearest(
+    embed: Callable[[sp.csr_array], Tensor], V: Tensor, bias: Tensor, seen: Ints, X: sp.csr_array
+) -> Callable[[slice], TopK]:
+    """The best labels by inner product, among those that were seen.
 
     embed: samples -> [n, d]. V: [n_labels, d]. bias: [n_labels]. seen: labels that may be found.
     """
-    vectors, bias, right = V[seen].T, bias[seen], []
-    for start in range(0, X.shape[0], ROWS):
-        scores = embed(X[start : start + ROWS]) @ vectors + bias
-        best = scores.topk(min(5, scores.shape[1]))
-        found = TopK(seen[best.indices.cpu().numpy()], best.values.cpu().numpy())
-        right.append(hits(found, Y[start : start + ROWS]))
-    found_right = np.concatenate(right)
-    return 100 * float(np.mean([found_right[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))
+    vectors, bias = V[seen].T, bias[seen]
+
+    def best(part: slice) -> TopK:
+        top = (embed(X[part]) @ vectors + bias).topk(min(5, len(seen)))
+        return TopK(seen[top.indices.cpu().numpy()], top.values.cpu().numpy())
+
+    return best
