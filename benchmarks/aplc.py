@@ -52,7 +52,7 @@ def measure(name: str, method: str, **settings: str | float | None) -> Row:
     return {
         **{metric: values[metric] for metric in SHOWN},
         "train CPU-s": training.cpu,
-        "s an epoch": float(np.mean([row["seconds"] for row in history])) if history else None,
+        "s an epoch": float(np.mean([row["seconds"] for row in history])) if history else "",
         "model MB": n_bytes / MB,
         "ms a text": latency,
     }
