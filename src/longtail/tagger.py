@@ -21,6 +21,7 @@ from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import KS, per_sample
 from longtail.metrics.sets import best_threshold
 from longtail.models.base import Model
+from longtail.models.hybrid import Hybrid
 from longtail.models.pipeline import Pipeline
 from longtail.progress import SILENT, Progress
 from longtail.topk import NO_LABEL, TopK
@@ -48,7 +49,8 @@ class Tagger:
     def __init__(self, method: str = "ovr", *, preset: str | None = None, **settings: Any) -> None:
         """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features.
 
-        code: for methods that take feature vectors, write these as so many numbers first, by a linear autoencoder.
+        For methods that take feature vectors, ``dense`` names a pretrained encoder whose vectors stand beside those of
+        TF-IDF (``models.hybrid``), and ``code`` writes the features as so many numbers first, by a linear autoencoder.
         """
         self.pipeline = Pipeline(method, preset=preset, **settings)
         self.threshold = self.model.natural_threshold
@@ -66,7 +68,7 @@ class Tagger:
         return self.pipeline.model
 
     @property
-    def features(self) -> Tfidf | UnitRows | None:
+    def features(self) -> Tfidf | Hybrid | UnitRows | None:
         """What makes feature vectors of the inputs."""
         return self.pipeline.features
 

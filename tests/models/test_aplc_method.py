@@ -85,7 +85,7 @@ def test_the_labels_may_be_cut_where_a_step_costs_least() -> None:
         ({"max_length": 0}, "max_length is 0"),
         ({"q": 0.5}, "q is 0.5"),
         ({"schedule": "linea"}, "no schedule"),
-        ({"frozen": True, "unfreeze": True}, "does not go with"),
+        ({"trained_layers": 0, "unfreeze": True}, "does not go with"),
         ({"encoder": "no-model/of-that-name"}, "hf download"),
         ({"width": 7}, "even width"),
         ({"device": "gpu"}, "does not find"),
@@ -135,7 +135,7 @@ def test_every_encoder_learns_and_comes_back_from_disk(encoder: str, train: Data
 
 @pytest.mark.parametrize("encoder", ["bag", "transformer"])
 def test_a_frozen_encoder_stays_as_it_was(encoder: str, train: Dataset) -> None:
-    models = [Aplc(encoder=encoder, frozen=True, epochs=n, **QUICK).fit(train.texts, train.Y) for n in (1, 3)]
+    models = [Aplc(encoder=encoder, trained_layers=0, epochs=n, **QUICK).fit(train.texts, train.Y) for n in (1, 3)]
     one, other = (model.state() for model in models)
     same = {name for name in one if np.array_equal(one[name], other[name])}
     of_encoder = {name for name in one if name.startswith(("encoder.", "bag."))}

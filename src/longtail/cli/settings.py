@@ -8,19 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from longtail.errors import SettingError, suggest
-from longtail.features.tfidf import Tfidf
+from longtail.models.pipeline import feature_settings
 from longtail.registry import METHODS, model_class
 
 BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-CODE = inspect.Parameter("code", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="int | None")  # of the tagger
 OWN_OPTION = ("seed", "threads")  # set by --seed and --threads
 
 
 def known_settings(method: str) -> dict[str, inspect.Parameter]:
     """All settings of a method and of its text features."""
     cls = model_class(method)
-    text = {**inspect.signature(Tfidf).parameters, "code": CODE} if cls.input == "features" else {}
+    text = feature_settings() if cls.input == "features" else {}
     own = {name: p for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
     return {name: p for name, p in {**text, **own}.items() if name not in OWN_OPTION}
 

@@ -49,6 +49,11 @@ class TokenRows:
         """Tokens of each text [n]."""
         return np.diff(self.indptr)
 
+    @property
+    def places(self) -> TokenRows:
+        """Rows of the same lengths that tell where in ``ids`` each token stands."""
+        return TokenRows(np.arange(len(self.ids)), self.indptr)  # type: ignore[arg-type]  # 64 bits: there may be many
+
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> TokenRows:
         """Some rows: views for a slice of neighbours, else copies."""
         if isinstance(rows, slice):

@@ -21,6 +21,7 @@ from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
 from longtail.models.base import Model, State, Valid
 from longtail.models.holdout import held_out
+from longtail.models.saved_encoder import SavedEncoder
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
 from longtail.search.clusters import ClusterSearch
@@ -58,7 +59,7 @@ class Aplc(Model):
     presets: ClassVar = {
         "best": {},
         "minilm": {
-            **{"encoder": "minilm", "frozen": True, "max_length": 128, "hidden": 1024, "epochs": 60},
+            **{"encoder": "minilm", "trained_layers": 0, "max_length": 128, "hidden": 1024, "epochs": 60},
             **{"hidden_rate": 0.005, "head_rate": 0.005},
         },
         "paper": {
@@ -77,7 +78,7 @@ class Aplc(Model):
         width: int = 256,
         layers: int = 2,
         encoder_dropout: float = 0.0,
-        frozen: bool = False,
+        trained_layers: int | None = None,
         unfreeze: bool = False,
         max_length: int | None = None,
         n_pieces: int | None = None,
@@ -110,24 +111,25 @@ class Aplc(Model):
     ) -> None:
         """Store the settings.
 
-        encoder: bag, gru, lstm, transformer or xlnet, from scratch, ``width`` numbers wide and of so many ``layers``; or
-        a pretrained one: minilm, wordllama, a folder, a model in the hub's cache (paper: xlnet-base-cased). paper: what is
-        left out below is as in Tables 2 and 3. encoder_dropout: of a pretrained encoder (paper 0.1; slow on CPUs). frozen:
-        the encoder is not trained, and reads each text once. unfreeze: its layers are trained one epoch after the other,
-        the last layer first. max_length: tokens of a text that are read. n_pieces: word pieces that are learned, for
-        encoders from scratch. hidden: d_h (paper 768 to 384). dropout: after the hidden layer (paper 0.1). n_clusters: head
-        and tails (paper 2, or 4 with many labels). cut: by share, ``head`` of the labels in the head (None: as many as in
-        each tail; paper); or cheapest, where a step costs least by eq. 11, in at most so many clusters and
-        ``most_parameters`` (eq. 6). q: by how much each tail is narrower than the one before (paper 2).
-        cluster_negatives: whether a
-        tail that a text has no label of learns to say so (paper: no, its code: yes). normalise: the loss by "sample" (the
-        paper's code) or "global" (eq. 5). rate, hidden_rate, head_rate: learning rates of encoder, hidden layer and APLC
-        (paper 5e-5, 1e-4, 2e-3). batch, accumulate: texts of a step, and steps of an update. epochs: at most so many.
-        schedule: of rates (paper: linear, eq. 15 without warm-up). clip: longest gradient (paper's code 1). average: of
-        weights. patience, holdout, device, log, checkpoint: as in glas. cache: a folder that keeps the tokens of texts.
+        encoder: bag, gru, lstm, transformer or xlnet, from scratch, ``width`` numbers wide and of so many ``layers``; or a
+        pretrained one: minilm, wordllama, a folder, a model in the hub's cache (paper: xlnet-base-cased). paper: what is
+        left out below is as in Tables 2 and 3. encoder_dropout: of a pretrained encoder (paper 0.1; slow on CPUs).
+        trained_layers: so many of a pretrained encoder's last layers are trained, those below read each text once; 0: none
+        is; by default all of it. unfreeze: its layers are trained one epoch after the other, the last layer first.
+        max_length: tokens of a text that are read. n_pieces: word pieces that are learned, for encoders from scratch.
+        hidden: d_h (paper 768 to 384). dropout: after the hidden layer (paper 0.1). n_clusters: head and tails (paper 2, or
+        4 with many labels). cut: by share, ``head`` of the labels in the head (None: as many as in each tail; paper); or
+        cheapest, where a step costs least by eq. 11, in at most so many clusters and ``most_parameters`` (eq. 6). q: by how
+        much each tail is narrower than the one before (paper 2). cluster_negatives: whether a tail that a text has no label
+        of learns to say so (paper: no, its code: yes). normalise: the loss by "sample" (the paper's code) or "global" (eq.
+        5). rate, hidden_rate, head_rate: learning rates of encoder, hidden layer and APLC (paper 5e-5, 1e-4, 2e-3). batch,
+        accumulate: texts of a step, and steps of an update. epochs: at most so many. schedule: of rates (paper: linear, eq.
+        15 without warm-up). clip: longest gradient (paper's code 1). average: of weights. patience, holdout, device, log,
+        checkpoint: as in glas. cache: a folder that keeps the tokens of texts, and what layers that are not trained make of
+        them.
         """
         self.encoder, self.paper, self.width, self.layers = encoder, paper, width, layers
-        self.encoder_dropout, self.frozen, self.unfreeze = encoder_dropout, frozen, unfreeze
+        self.encoder_dropout, self.trained_layers, self.unfreeze = encoder_dropout, trained_layers, unfreeze
         self.max_length, self.n_pieces, self.hidden, self.dropout = max_length, n_pieces, hidden, dropout
         self.n_clusters, self.cut, self.head, self.most_parameters, self.q = n_clusters, cut, head, most_parameters, q
         self.cluster_negatives, self.normalise = cluster_negatives, normalise
@@ -161,8 +163,8 @@ class Aplc(Model):
             self.get_params(),
             choices=CHOICES,
             above_zero=(*whole, "rate", "hidden_rate", "head_rate"),
-            at_most={"holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**63 - 1},
-            whole=(*whole, "patience", "seed"),
+            at_most={"holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**63 - 1, "trained_layers": BIG},
+            whole=(*whole, "patience", "seed", "trained_layers"),
         )
         for name in ("dropout", "encoder_dropout"):
             if not 0 <= getattr(self, name) < 1:
@@ -170,8 +172,8 @@ class Aplc(Model):
         if self.head is not None and not 0 < self.head < 1:
             raise SettingError(f"head is {self.head}", mend="It must be between 0 and 1, or left out")
         schedule(self.schedule)  # says so if there is none of that name
-        if self.frozen and self.unfreeze:
-            raise SettingError("frozen does not go with unfreeze", mend="Leave one of them out")
+        if self.trained_layers == 0 and self.unfreeze:
+            raise SettingError("trained_layers=0 does not go with unfreeze", mend="Leave one of them out")
 
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         self._check_settings()
@@ -204,7 +206,7 @@ class Aplc(Model):
     def _set(self, arrays: State) -> None:
         """Be ready for prediction."""
         self.arrays = arrays
-        self._loaded: Any = None
+        self._saved = SavedEncoder(inside(arrays, "encoder."))
         self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
         self.search = ClusterSearch.restored(inside(arrays, "head."))
 
@@ -216,15 +218,7 @@ class Aplc(Model):
                 (weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(self.arrays["bag.scale"]))
             )
             return ByteRows(self.arrays["bag.values"], self.arrays["bag.scale"]).bag(means, self.threads)
-        try:
-            from longtail.nn.encoders import restored, vectors
-            from longtail.nn.loop import device_of, torch_threads
-        except ImportError as error:
-            raise missing_extra("torch", "nn", f'Prediction with the encoder "{self.encoder}"') from error
-        if self._loaded is None:
-            self._loaded = restored(inside(self.arrays, "encoder.")).to(device_of(self.device))
-        with torch_threads(self.threads):
-            return vectors(self._loaded, rows)
+        return self._saved.vectors(rows, self.device, self.threads)
 
     def _topk(self, X: Sequence[str], k: int) -> TopK:
         H = np.tanh(self._vectors(self.tokens.transform(X)) @ self.W.T + self.shift)  # [n, d_h]

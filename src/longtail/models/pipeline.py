@@ -15,13 +15,14 @@ from longtail.features.autoencoder import Autoencoder, linear_autoencoder
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
 from longtail.models.base import State, Valid, count
+from longtail.models.hybrid import DENSE, Hybrid
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
 from longtail.topk import TopK
 
 BATCH = 8192  # samples whose features are held at a time while predicting
 RUNTIME = ("threads", "device", "log", "checkpoint", "cache")  # settings of the machine, not of the model: not saved
-KINDS: dict[str, type[Tfidf | UnitRows]] = {"Tfidf": Tfidf, "UnitRows": UnitRows}
+KINDS: dict[str, type[Tfidf | Hybrid | UnitRows]] = {"Tfidf": Tfidf, "Hybrid": Hybrid, "UnitRows": UnitRows}
 
 
 class Pipeline:
@@ -36,19 +37,18 @@ class Pipeline:
         """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features."""
         cls = model_class(method)
         given = {**(cls.preset(preset) if preset else cls.presets.get("best", {})), **settings}
-        text_names = list(inspect.signature(Tfidf).parameters) if cls.input == "features" else list(RUNTIME)
-        own = {"code"} if cls.input == "features" else set()
+        text_names = list(feature_settings()) if cls.input == "features" else list(RUNTIME)
         for name in given:
-            if name not in (*cls.param_names(), *text_names, *own, "seed"):
-                mend = suggest(name, {*cls.param_names(), *text_names, *own})
+            if name not in (*cls.param_names(), *text_names, "seed"):
+                mend = suggest(name, {*cls.param_names(), *text_names})
                 raise SettingError(f'{method} has no setting "{name}"', mend=mend)
         self.method, self._given = method, {"preset": preset, **settings}
         self.model = cls(**{name: value for name, value in given.items() if name in cls.param_names()})
-        self.text_settings = {name: value for name, value in given.items() if name in text_names}
-        self._asked_of_texts = [name for name in settings if name in text_names and name not in cls.param_names()]
+        self.text_settings = {name: value for name, value in given.items() if name in text_names and name != "code"}
+        self._asked_of_texts = [name for name in settings if name in self.text_settings and name not in cls.param_names()]
         self._code: int | None = None if "code" in cls.param_names() else given.get("code")
         self._seed = int(given.get("seed", 0))
-        self.features: Tfidf | UnitRows | None = None
+        self.features: Tfidf | Hybrid | UnitRows | None = None
         self.coder: Autoencoder | None = None
 
     def unfitted(self) -> Pipeline:
@@ -120,7 +120,7 @@ class Pipeline:
         out.model.restore(state["model"])
         return out
 
-    def _make_features(self, inputs: Any, source: str) -> Tfidf | UnitRows | None:
+    def _make_features(self, inputs: Any, source: str) -> Tfidf | Hybrid | UnitRows | None:
         are_texts = not sp.issparse(inputs)
         if self.model.input == "anything" or (self.model.input == "texts" and are_texts):
             return None
@@ -128,11 +128,25 @@ class Pipeline:
             found = f"{self.method} reads texts, the data are feature vectors"
             raise DataError(found, where=source, mend="Choose another method, or give the texts")
         if are_texts:
-            return Tfidf(**self.text_settings)
+            words = inspect.signature(Tfidf).parameters
+            if self.text_settings.get("dense"):
+                return Hybrid(**self.text_settings)
+            if asked := [name for name in self._asked_of_texts if name in DENSE[1:]]:
+                raise SettingError(f'"{asked[0]}" is set, and no encoder', mend="Set dense=minilm, or leave it out")
+            return Tfidf(**{name: value for name, value in self.text_settings.items() if name in words})
         if self._asked_of_texts:
             mend = "Leave it out: the data are feature vectors"
             raise SettingError(f'the setting "{self._asked_of_texts[0]}" is for texts', mend=mend)
         return UnitRows()
+
+
+def feature_settings() -> dict[str, inspect.Parameter]:
+    """What can be set of features: of TF-IDF, of a pretrained encoder beside it (``Hybrid``), and their code."""
+    every = {**inspect.signature(Tfidf).parameters, **inspect.signature(Hybrid).parameters}
+    own = {"dense": "str | None", "code": "int | None"}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    every |= {name: inspect.Parameter(name, kind, default=None, annotation=annotation) for name, annotation in own.items()}
+    return {name: parameter for name, parameter in every.items() if name != "words"}
 
 
 def coded(coder: Autoencoder | None, X: Any) -> Any:

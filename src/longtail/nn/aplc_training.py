@@ -19,22 +19,23 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
 from longtail.labelspace.partition import Partition, by_proportions, cheapest
 from longtail.nn.aplc import AplcHead
-from longtail.nn.encoders import Bag, Encoder, arrays, make, stages, vectors
+from longtail.nn.encoders import Bag, Encoder, arrays, make, stages
 from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
 from longtail.nn.losses import positives
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
+from longtail.nn.reading import everything, reader, trained_part
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
 from longtail.topk import TopK
 
 
 class Network(torch.nn.Module):
-    """tanh(W e(x) + b) of an encoder's vectors e(x), and APLC over it. A frozen encoder is no part of it."""
+    """tanh(W e(x) + b) of an encoder's vectors e(x), and APLC over it. Of the encoder, it holds what is trained."""
 
     def __init__(self, encoder: Encoder, partition: Partition, s: Any) -> None:
         """s: the settings of the method."""
         super().__init__()
-        self.encoder = None if s.frozen else encoder
+        self.encoder = trained_part(encoder, s.trained_layers)
         self.hidden, self.dropout = torch.nn.Linear(encoder.width, s.hidden), torch.nn.Dropout(s.dropout)
         self.head = AplcHead(s.hidden, partition, s.q, cluster_negatives=s.cluster_negatives, normalise=s.normalise)
 
@@ -96,27 +97,23 @@ def fit(
     encoder = make(s.encoder, n_tokens, width=s.width, layers=s.layers, dropout=s.encoder_dropout).to(device)
     net = Network(encoder, clusters(label_counts, Y.shape[0], s), s).to(device)
 
-    def read(some: TokenRows) -> Tensor:
-        return torch.from_numpy(vectors(encoder, some)).to(device)
-
     def batches(rng: np.random.Generator) -> list[Longs]:
         return length_batches(rows.lengths, rng, batch=s.batch)
 
     def loss(some: Longs) -> Tensor:
-        V = encoder(*encoder.batch(rows[some])) if once is None else once[some]
-        return net.head.loss(net.embed(V), positives(Y[some], device))
+        return net.head.loss(net.embed(read(some)), positives(Y[some], device))
 
     def metric() -> float:
         assert valid is not None
-        return mean_precision(net.best(read(valid[0]) if known is None else known), valid[1])
+        return mean_precision(net.best(everything(read_valid, valid[0].lengths)), valid[1])
 
     steps = len(batches(np.random.default_rng(0)))
     pairs = [(rows, Y), *([valid] if valid else [])]
     plan = plan_of(s, steps, (a for x, y in pairs for a in (x.ids, x.indptr, y.indptr, y.indices)))
     bag = isinstance(encoder, Bag)  # its steps are small; and torch gives the same bits on one thread only
     with torch_threads(1 if bag else s.threads):
-        once = read(rows) if s.frozen else None  # a frozen encoder reads each text once
-        known = read(valid[0]) if s.frozen and valid else None
+        read = reader(encoder, net.encoder, rows, s.cache)
+        read_valid = reader(encoder, net.encoder, valid[0], s.cache) if valid else read
         run = train(net, batches, loss, optimizer(net, s), plan, metric=metric if valid else None, progress=progress)
     out = {f"encoder.{name}": array for name, array in arrays(encoder).items()}
     out |= {f"head.{name}": array for name, array in net.head.arrays().items()}

@@ -164,14 +164,18 @@ class HuggingFace(Encoder):
                 model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config))
         self.model = model
         self.width, self.spec = model.config.hidden_size, {"kind": "hugging-face", "config": config}
-        self.longest = getattr(model.config, "max_position_embeddings", None)
+        self.longest = longest(model)
+
+    def inputs(self, mask: Tensor) -> dict[str, Any]:
+        """What the model is called with beside the tokens."""
+        return {"attention_mask": mask.long()}
 
     def states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The last layer."""
         if self.longest is not None and ids.shape[1] > self.longest:
             found = f"a text has {ids.shape[1]} tokens, this encoder reads {self.longest} at most"
             raise SettingError(found, mend=f"Set max_length={self.longest}")
-        out: Tensor = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        out: Tensor = self.model(input_ids=ids, **self.inputs(mask)).last_hidden_state
         return out
 
 
@@ -180,16 +184,11 @@ class XLNet(HuggingFace):
 
     left = True
 
-    def inputs(self, ids: Tensor, mask: Tensor) -> dict[str, Any]:
-        """What the model is called with. Segments are 0 for the text, 2 for CLS and 4 for padding."""
+    def inputs(self, mask: Tensor) -> dict[str, Any]:
+        """Beside the tokens: segments, which are 0 for the text, 2 for CLS and 4 for padding."""
         segments = torch.where(mask, 0, 4)
         segments[:, -1] = 2
-        return {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask.float(), "use_mems": False}
-
-    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """The last layer."""
-        out: Tensor = self.model(**self.inputs(ids, mask)).last_hidden_state
-        return out
+        return {"token_type_ids": segments, "attention_mask": mask.float(), "use_mems": False}
 
     def pooled(self, states: Tensor, mask: Tensor) -> Tensor:
         """The last token's."""
@@ -213,6 +212,15 @@ def quiet() -> Iterator[Any]:
         logging.set_verbosity(before)
         if bars:
             logging.enable_progress_bar()
+
+
+def longest(model: Any) -> int | None:
+    """Tokens that a model of transformers has positions for; None: any number. RoBERTa's kin start behind the padding's."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, torch.nn.Embedding):
+        return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    known = getattr(model.config, "max_position_embeddings", None)
+    return known if known and known > 0 else None
 
 
 def hugging_face(config: dict[str, Any], model: Any = None) -> HuggingFace:
@@ -268,10 +276,15 @@ def make(name: str, n_tokens: int, *, width: int = 256, layers: int = 2, dropout
     return scratch(name, n_tokens, width, layers) if name in SCRATCH else pretrained(name, dropout)
 
 
-def stages(encoder: Encoder) -> list[list[torch.nn.Parameter]]:
+def layer_list(module: torch.nn.Module) -> torch.nn.ModuleList:
+    """The layers of an encoder, the first first; none if it has no list of them."""
+    lists = [part for part in module.modules() if isinstance(part, torch.nn.ModuleList)]
+    return max(lists, key=len, default=torch.nn.ModuleList())
+
+
+def stages(encoder: torch.nn.Module) -> list[list[torch.nn.Parameter]]:
     """The parameters of each layer, the last layer's first, and all others at the end: the order of gradual unfreezing."""
-    lists = [module for module in encoder.modules() if isinstance(module, torch.nn.ModuleList)]
-    layers = [list(layer.parameters()) for layer in reversed(max(lists, key=len, default=[]))]
+    layers = [list(layer.parameters()) for layer in reversed(layer_list(encoder))]
     in_layers = {parameter for layer in layers for parameter in layer}
     return [*layers, [parameter for parameter in encoder.parameters() if parameter not in in_layers]]
 

@@ -34,7 +34,7 @@ class PermutationLM(torch.nn.Module):
         picked = picks(predicted, places)  # [B, M, T]
         filled = picked.any(2)  # [B, M]: texts have fewer or more
         model, seen = self.encoder.model, {"perm_mask": hidden(predicted, places).float(), "target_mapping": picked.float()}
-        states = model(**self.encoder.inputs(ids, mask), **seen).last_hidden_state  # [B, M, width]
+        states = model(input_ids=ids, **self.encoder.inputs(mask), **seen).last_hidden_state  # [B, M, width]
         scores = states[filled] @ model.word_embedding.weight.T + self.bias
         return scores, ids.gather(1, picked.long().argmax(2))[filled]
 

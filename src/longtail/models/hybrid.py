@@ -1,0 +1,118 @@
+"""Words and meaning: TF-IDF, and beside it the vector that a pretrained encoder gives a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from longtail.errors import SettingError, check_settings, missing_extra
+from longtail.features.pretrained import SCRATCH, text_settings
+from longtail.features.tfidf import Tfidf
+from longtail.features.tokens import Tokens
+from longtail.kernels import Floats
+from longtail.models.saved_encoder import SavedEncoder
+from longtail.progress import SILENT, Progress
+
+Arrays = dict[str, NDArray[Any]]
+CHUNK = 1024  # texts that are read at a time
+DENSE = ("dense", "dense_weight", "dense_length")  # the settings that come on top of those of TF-IDF
+
+
+class Hybrid:
+    """Texts -> [TF-IDF of length 1, vector of the encoder, centred and of length ``dense_weight``].
+
+    The encoder is not trained: it brings what it knows of the language, TF-IDF what the words of this corpus say.
+    """
+
+    def __init__(
+        self,
+        *,
+        dense: str,
+        dense_weight: float = 0.3,
+        dense_length: int = 128,
+        device: str = "cpu",
+        threads: int | None = None,
+        **words: Any,
+    ) -> None:
+        """Store the settings.
+
+        dense: a pretrained encoder: minilm, wordllama, a folder, or a model in the hub's cache. dense_weight: length of its
+        vectors beside those of TF-IDF, which have length 1. dense_length: tokens of a text that it reads. words: settings
+        of TF-IDF.
+        """
+        given = {"dense_weight": dense_weight, "dense_length": dense_length}
+        check_settings(given, above_zero=given, whole=("dense_length",))
+        if dense in SCRATCH:
+            raise SettingError(f'dense is "{dense}", which knows nothing yet', mend="Name a pretrained encoder, as minilm")
+        self.dense, self.dense_weight, self.dense_length = dense, dense_weight, dense_length
+        self.device, self.threads = device, threads
+        self.words = Tfidf(threads=threads, **words)
+        self.tokens = Tokens(**text_settings(dense), max_length=dense_length)
+
+    @property
+    def n_features(self) -> int:
+        """Terms, and numbers of a vector of the encoder."""
+        return self.words.n_features + len(self.centre)
+
+    def fit_transform(self, texts: Sequence[str], progress: Progress = SILENT) -> sp.csr_array:
+        """Learn from texts and return their vectors."""
+        try:
+            from longtail.nn.encoders import arrays, pretrained
+        except ImportError as error:
+            raise missing_extra("torch", "nn", f'The encoder "{self.dense}"') from error
+        X = self.words.fit_transform(texts, progress)
+        self.tokens.fit(texts, progress)
+        self.encoder = SavedEncoder({name: halved(array) for name, array in arrays(pretrained(self.dense)).items()})
+        V = self._encoded(texts, progress)
+        self.centre = V.mean(0)
+        return self._joined(X, V)
+
+    def transform(self, texts: Sequence[str]) -> sp.csr_array:
+        """Vectors of texts."""
+        return self._joined(self.words.transform(texts), self._encoded(texts))
+
+    def settings(self) -> dict[str, object]:
+        """What the constructor was given."""
+        return {**self.words.settings(), **{name: getattr(self, name) for name in DENSE}}
+
+    def state(self) -> Arrays:
+        """All that is needed to read texts, as plain arrays."""
+        parts = {"words": self.words.state(), "tokens": self.tokens.state(), "encoder": self.encoder.arrays}
+        inside = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return {**inside, "centre": self.centre}
+
+    def restore(self, state: Arrays) -> Hybrid:
+        """Take back what ``state`` gave."""
+
+        def inside(part: str) -> Arrays:
+            return {name.removeprefix(part): array for name, array in state.items() if name.startswith(part)}
+
+        self.words.restore(inside("words."))
+        self.tokens.restore(inside("tokens."))
+        self.encoder, self.centre = SavedEncoder(inside("encoder.")), state["centre"]
+        return self
+
+    def _encoded(self, texts: Sequence[str], progress: Progress = SILENT) -> Floats:
+        """What the encoder makes of texts [n, width]; a part at a time, so that one sees how it goes."""
+        parts = []
+        with progress.stage(f"vectors by {self.dense}", len(texts)) as stage:
+            for start in range(0, len(texts), CHUNK):
+                some = texts[start : start + CHUNK]
+                parts.append(self.encoder.vectors(self.tokens.transform(some), self.device, self.threads))
+                stage.advance(len(some))
+        return np.concatenate(parts)
+
+    def _joined(self, X: sp.csr_array, V: Floats) -> sp.csr_array:
+        V = V - self.centre
+        V *= self.dense_weight / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-12)
+        out: sp.csr_array = sp.hstack([X, sp.csr_array(V)], format="csr", dtype=np.float32)
+        return out
+
+
+def halved(array: NDArray[Any]) -> NDArray[Any]:
+    """Weights in half precision, for half the size; texts are read with what is saved, so a loaded tagger gives the same."""
+    return array.astype(np.float16) if array.dtype == np.float32 and array.ndim > 1 else array

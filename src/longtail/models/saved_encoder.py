@@ -1,0 +1,33 @@
+"""A text encoder as plain arrays, which is built when the first text comes: a loaded tagger does not import torch before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longtail.errors import missing_extra
+from longtail.features.token_rows import TokenRows
+from longtail.kernels import Floats
+
+
+class SavedEncoder:
+    """The arrays that ``nn.encoders.arrays`` gave, and the vectors of texts that they lead to."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self.arrays = arrays
+        self._built: Any = None
+
+    def vectors(self, rows: TokenRows, device: str, threads: int | None) -> Floats:
+        """What the encoder makes of texts [n, width]."""
+        try:
+            from longtail.nn.encoders import restored, vectors
+            from longtail.nn.loop import device_of, torch_threads
+        except ImportError as error:
+            raise missing_extra("torch", "nn", "Reading texts with a neural encoder") from error
+        if self._built is None:
+            full = {name: a.astype(np.float32) if a.dtype == np.float16 else a for name, a in self.arrays.items()}
+            self._built = restored(full).to(device_of(device))
+        with torch_threads(threads):
+            return vectors(self._built, rows)
