@@ -23,6 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "aplc, MiniLM fine-tuned": {"method": "aplc", "encoder": "minilm", "max_length": 64, "epochs": 3},
     "aplc, XLNet from scratch": {"method": "aplc", "encoder": "xlnet", "width": 128, "max_length": 64, "epochs": 5},
     "plt": {"method": "plt"},
+    "plt, MiniLM beside TF-IDF": {"method": "plt", "dense": "minilm"},
     "blend of plt and bag": {"method": "blend", "members": "plt, aplc"},
     "blend of plt and MiniLM frozen": {"method": "blend", "members": "plt, aplc:minilm"},
 }

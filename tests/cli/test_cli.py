@@ -183,7 +183,12 @@ def test_wrong_use(folder: Path, capsys: pytest.CaptureFixture[str], words: str,
 
 def run(words: list[str], folder: Path) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-m", "longtail", *words], cwd=folder, stdout=pipe, stderr=pipe, text=True)
+
+    def hears_ctrl_c() -> None:  # a shell starts background jobs deaf to it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    command = [sys.executable, "-m", "longtail", *words]
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=hears_ctrl_c)
 
 
 def test_ctrl_c_ends_cleanly_and_leaves_nothing(folder: Path) -> None:
@@ -195,7 +200,10 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(folder: Path) -> None:
     time.sleep(0.5)  # into the solver, which would go on for hours
     before = set(folder.iterdir())
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 1 and "interrupted" in err and "Traceback" not in err
     assert set(folder.iterdir()) == before and not (folder / "model").exists()
 

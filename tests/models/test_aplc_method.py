@@ -142,6 +142,13 @@ def test_a_frozen_encoder_stays_as_it_was(encoder: str, train: Dataset) -> None:
     assert of_encoder and of_encoder <= same and not {"hidden", "shift", "head.vectors"} & same
 
 
+def test_the_head_can_learn_first(train: Dataset) -> None:
+    setting = {"encoder": "transformer", "epochs": 1, "head_rate": 0.01, "hidden_rate": 0.01, "average": "none", **QUICK}
+    at_once, later = (Aplc(head_first=n, **setting).fit(train.texts, train.Y) for n in (0, 10))
+    assert len(later.history) == 1  # of the epochs that train all
+    assert later.history[0]["loss"] < 0.7 * at_once.history[0]["loss"]
+
+
 def test_the_metric_is_the_mean_precision(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longtail.nn.validation.ROWS", 64)  # four blocks
     model = Aplc(**QUICK, epochs=3, holdout=0, average="none", dropout=0).fit(train.texts, train.Y)

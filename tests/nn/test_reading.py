@@ -13,7 +13,7 @@ import longtail.nn.reading as reading
 from longtail.errors import SettingError
 from longtail.features.token_rows import TokenRows
 from longtail.nn.encoders import Encoder, hugging_face, layer_list, longest, scratch
-from longtail.nn.reading import everything, reader, trained_part
+from longtail.nn.reading import reader, trained_part
 
 ROWS = TokenRows.of([[5, 6], [7], [8, 9, 10, 5, 6, 7], [11, 11, 11]])
 SOME = np.array([2, 0])
@@ -36,17 +36,17 @@ def encoder(request: pytest.FixtureRequest) -> Encoder:
 @pytest.mark.parametrize("n_layers", [0, 1, 2, 3, None])
 def test_the_parts_of_an_encoder_read_as_the_whole(encoder: Encoder, n_layers: int | None) -> None:
     trained = trained_part(encoder, n_layers)
-    read = reader(encoder, trained, ROWS)
+    texts = reader(encoder, trained, ROWS)
     encoder.eval()
     whole = encoder(*encoder.batch(ROWS[SOME]))
-    torch.testing.assert_close(read(SOME), whole, rtol=5e-3, atol=5e-3)  # half precision in between
-    torch.testing.assert_close(everything(read, ROWS.lengths)[SOME], whole, rtol=5e-3, atol=5e-3)
+    torch.testing.assert_close(texts.read(SOME), whole, rtol=5e-3, atol=5e-3)  # half precision in between
+    torch.testing.assert_close(texts.once().read(SOME), whole, rtol=5e-3, atol=5e-3)
 
 
 def test_gradients_reach_the_last_layers_only(encoder: Encoder) -> None:
     trained = trained_part(encoder, 2)
     assert trained is not None and len(layer_list(trained)) == 2 and len(layer_list(encoder)) == 3
-    reader(encoder, trained, ROWS)(SOME).square().sum().backward()
+    reader(encoder, trained, ROWS).read(SOME).square().sum().backward()
     first, *last = layer_list(encoder)
     assert all(weight.grad is None for weight in first.parameters())
     assert all(any(weight.grad is not None for weight in layer.parameters()) for layer in last)
@@ -54,13 +54,13 @@ def test_gradients_reach_the_last_layers_only(encoder: Encoder) -> None:
 
 def test_what_was_read_is_kept_for_the_next_run(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = trained_part(encoder, 1)
-    before = reader(encoder, trained, ROWS, str(tmp_path))(SOME)
+    before = reader(encoder, trained, ROWS, str(tmp_path)).read(SOME)
     with monkeypatch.context() as patch:
         patch.setattr(reading, "encode_below", lambda *_: pytest.fail("it was read before"))
-        torch.testing.assert_close(reader(encoder, trained, ROWS, str(tmp_path))(SOME), before, rtol=0, atol=0)
+        torch.testing.assert_close(reader(encoder, trained, ROWS, str(tmp_path)).read(SOME), before, rtol=0, atol=0)
     (file,) = tmp_path.glob("*.npy")
     file.write_bytes(file.read_bytes()[:-9] + b"something")
-    torch.testing.assert_close(reader(encoder, trained, ROWS, str(tmp_path))(SOME), before, rtol=0, atol=0)
+    torch.testing.assert_close(reader(encoder, trained, ROWS, str(tmp_path)).read(SOME), before, rtol=0, atol=0)
     reader(encoder, trained_part(encoder, 2), ROWS, str(tmp_path))
     reader(encoder, trained, ROWS[SOME], str(tmp_path))
     assert len(list(tmp_path.glob("*.npy"))) == 3  # other layers, other texts

@@ -80,6 +80,7 @@ class Aplc(Model):
         encoder_dropout: float = 0.0,
         trained_layers: int | None = None,
         unfreeze: bool = False,
+        head_first: int = 0,
         max_length: int | None = None,
         n_pieces: int | None = None,
         hidden: int | None = None,
@@ -116,6 +117,7 @@ class Aplc(Model):
         left out below is as in Tables 2 and 3. encoder_dropout: of a pretrained encoder (paper 0.1; slow on CPUs).
         trained_layers: so many of a pretrained encoder's last layers are trained, those below read each text once; 0: none
         is; by default all of it. unfreeze: its layers are trained one epoch after the other, the last layer first.
+        head_first: so many epochs train only the hidden layer and APLC before, over texts that the encoder reads once.
         max_length: tokens of a text that are read. n_pieces: word pieces that are learned, for encoders from scratch.
         hidden: d_h (paper 768 to 384). dropout: after the hidden layer (paper 0.1). n_clusters: head and tails (paper 2, or
         4 with many labels). cut: by share, ``head`` of the labels in the head (None: as many as in each tail; paper); or
@@ -129,7 +131,8 @@ class Aplc(Model):
         them.
         """
         self.encoder, self.paper, self.width, self.layers = encoder, paper, width, layers
-        self.encoder_dropout, self.trained_layers, self.unfreeze = encoder_dropout, trained_layers, unfreeze
+        self.encoder_dropout, self.trained_layers = encoder_dropout, trained_layers
+        self.unfreeze, self.head_first = unfreeze, head_first
         self.max_length, self.n_pieces, self.hidden, self.dropout = max_length, n_pieces, hidden, dropout
         self.n_clusters, self.cut, self.head, self.most_parameters, self.q = n_clusters, cut, head, most_parameters, q
         self.cluster_negatives, self.normalise = cluster_negatives, normalise
@@ -163,8 +166,14 @@ class Aplc(Model):
             self.get_params(),
             choices=CHOICES,
             above_zero=(*whole, "rate", "hidden_rate", "head_rate"),
-            at_most={"holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**63 - 1, "trained_layers": BIG},
-            whole=(*whole, "patience", "seed", "trained_layers"),
+            at_most={
+                "holdout": 0.5,
+                "clip": BIG,
+                "patience": BIG,
+                "seed": 2**63 - 1,
+                **dict.fromkeys(("trained_layers", "head_first"), BIG),
+            },
+            whole=(*whole, "patience", "seed", "trained_layers", "head_first"),
         )
         for name in ("dropout", "encoder_dropout"):
             if not 0 <= getattr(self, name) < 1:

@@ -6,6 +6,7 @@ The three parts have learning rates of their own (section 4.1): it "is infeasibl
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from longtail.kernels import Ints, Longs
 from longtail.labelspace.partition import Partition, by_proportions, cheapest
 from longtail.nn.aplc import AplcHead
 from longtail.nn.encoders import Bag, Encoder, arrays, make, stages
-from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
+from longtail.nn.loop import Plan, Run, device_of, plan_of, torch_threads, train
 from longtail.nn.losses import positives
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
-from longtail.nn.reading import everything, reader, trained_part
+from longtail.nn.reading import Reader, reader, trained_part
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
 from longtail.topk import TopK
@@ -59,8 +60,8 @@ def clusters(label_counts: Ints, n_samples: int, s: Any) -> Partition:
     return by_proportions(label_counts, [head, *[(1 - head) / tails] * tails] if tails else [1.0])
 
 
-def optimizer(net: Network, s: Any) -> Joint:
-    """AdamW with three rates; tables of token vectors by an Adam that updates only the rows in use.
+def optimizer(net: Network, s: Any, *, encoder: bool = True) -> Joint:
+    """AdamW with three rates, or without the encoder; tables of token vectors by an Adam that updates only rows in use.
 
     With ``unfreeze``, the first epoch trains no layer of the encoder, the second its last, and so on (ULMFiT, 2018).
     """
@@ -69,7 +70,7 @@ def optimizer(net: Network, s: Any) -> Joint:
         {"params": list(net.head.parameters()), "lr": s.head_rate},
     ]
     rows = []
-    if net.encoder is not None:
+    if encoder and net.encoder is not None:
         tables, _ = tables_and_dense(net.encoder)
         in_tables = {table.weight for table in tables}
         for epoch, layer in enumerate(stages(net.encoder), 1):
@@ -100,21 +101,28 @@ def fit(
     def batches(rng: np.random.Generator) -> list[Longs]:
         return length_batches(rows.lengths, rng, batch=s.batch)
 
-    def loss(some: Longs) -> Tensor:
-        return net.head.loss(net.embed(read(some)), positives(Y[some], device))
+    def train_on(texts: Reader, held_out: Reader | None, parameters: Joint, plan: Plan) -> Run:
+        def loss(some: Longs) -> Tensor:
+            return net.head.loss(net.embed(texts.read(some)), positives(Y[some], device))
 
-    def metric() -> float:
-        assert valid is not None
-        return mean_precision(net.best(everything(read_valid, valid[0].lengths)), valid[1])
+        def metric() -> float:
+            assert valid is not None and held_out is not None
+            return mean_precision(net.best(held_out.everything()), valid[1])
+
+        return train(net, batches, loss, parameters, plan, metric=metric if valid else None, progress=progress)
 
     steps = len(batches(np.random.default_rng(0)))
     pairs = [(rows, Y), *([valid] if valid else [])]
     plan = plan_of(s, steps, (a for x, y in pairs for a in (x.ids, x.indptr, y.indptr, y.indices)))
     bag = isinstance(encoder, Bag)  # its steps are small; and torch gives the same bits on one thread only
     with torch_threads(1 if bag else s.threads):
-        read = reader(encoder, net.encoder, rows, s.cache)
-        read_valid = reader(encoder, net.encoder, valid[0], s.cache) if valid else read
-        run = train(net, batches, loss, optimizer(net, s), plan, metric=metric if valid else None, progress=progress)
+        texts = reader(encoder, net.encoder, rows, s.cache)
+        held_out = reader(encoder, net.encoder, valid[0], s.cache) if valid else None
+        if s.head_first and net.encoder is not None:
+            net.eval()
+            first = replace(plan, epochs=s.head_first, log=None, checkpoint=None, name="epochs of the head")
+            train_on(texts.once(), held_out and held_out.once(), optimizer(net, s, encoder=False), first)
+        run = train_on(texts, held_out, optimizer(net, s), plan)
     out = {f"encoder.{name}": array for name, array in arrays(encoder).items()}
     out |= {f"head.{name}": array for name, array in net.head.arrays().items()}
     hidden = {"hidden": net.hidden.weight, "shift": net.hidden.bias}

@@ -7,6 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,28 @@ from longtail.features.token_rows import TokenRows, digest
 from longtail.kernels import Longs
 from longtail.nn.encoders import BATCH, TOKENS, Encoder, HuggingFace, layer_list, vectors
 
-Read = Callable[[Longs], Tensor]  # the vectors [B, width] of some texts, by their numbers
 Write = Callable[[NDArray[Any]], None]
 NEAR = 0.01  # of its longest vector; what an encoder in two parts may differ from the whole by
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Texts as training sees them."""
+
+    lengths: Longs  # of the texts, in tokens
+    read: Callable[[Longs], Tensor]  # the vectors [B, width] of some of them, by their numbers
+
+    @torch.no_grad()
+    def everything(self) -> Tensor:
+        """The vectors of all texts [n, width], without gradients."""
+        parts = length_batches(self.lengths, np.random.default_rng(0), batch=BATCH, tokens=TOKENS)
+        order = np.argsort(np.concatenate(parts))
+        return torch.cat([self.read(some) for some in parts])[torch.from_numpy(order)]
+
+    def once(self) -> Reader:
+        """The same with the vectors as they are now."""
+        V = self.everything()
+        return Reader(self.lengths, lambda some: V[torch.from_numpy(some)])
 
 
 class Upper(torch.nn.Module):
@@ -80,17 +100,17 @@ def trained_part(encoder: Encoder, n_layers: int | None) -> torch.nn.Module | No
     return Upper(encoder, n_layers)
 
 
-def reader(encoder: Encoder, trained: torch.nn.Module | None, rows: TokenRows, cache: str | None = None) -> Read:
+def reader(encoder: Encoder, trained: torch.nn.Module | None, rows: TokenRows, cache: str | None = None) -> Reader:
     """The vectors of texts, with gradients to the part of the encoder that is trained.
 
     What the other part gives is kept in a file: one of this run, or in the folder ``cache`` for the next run as well.
     """
     if trained is encoder:
-        return lambda some: encoder(*encoder.batch(rows[some]))
+        return Reader(rows.lengths, lambda some: encoder(*encoder.batch(rows[some])))
     device = next(encoder.parameters()).device
     if not isinstance(trained, Upper):
         once = kept(cache, encoder, 0, rows, len(rows), lambda out: fill(out, vectors(encoder, rows)))
-        return lambda some: torch.from_numpy(once[some].astype(np.float32)).to(device)
+        return Reader(rows.lengths, lambda some: torch.from_numpy(once[some].astype(np.float32)).to(device))
     n_layers = len(layer_list(trained))
     states = kept(cache, encoder, n_layers, rows, len(rows.ids), lambda out: encode_below(encoder, trained, rows, out))
     places = rows.places
@@ -102,15 +122,7 @@ def reader(encoder: Encoder, trained: torch.nn.Module | None, rows: TokenRows, c
         out: Tensor = trained(torch.from_numpy(values).to(device), torch.from_numpy(mask).to(device))
         return out
 
-    return read
-
-
-@torch.no_grad()
-def everything(read: Read, lengths: Longs) -> Tensor:
-    """The vectors of all texts [n, width], without gradients."""
-    parts = length_batches(lengths, np.random.default_rng(0), batch=BATCH, tokens=TOKENS)
-    order = np.argsort(np.concatenate(parts))
-    return torch.cat([read(some) for some in parts])[torch.from_numpy(order)]
+    return Reader(rows.lengths, read)
 
 
 @torch.no_grad()
