@@ -21,6 +21,11 @@ class Part(NamedTuple):
     start: int
     end: int
 
+    @property
+    def term(self) -> str:
+        """The words of the text, in small letters."""
+        return " ".join(WORD.findall(self.text.lower())) or self.text
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -40,8 +45,7 @@ class Explanation:
         """
         total: dict[str, float] = {}
         for part in self.parts:
-            name = " ".join(WORD.findall(part.text.lower())) or part.text
-            total[name] = total.get(name, 0.0) + part.weight
+            total[part.term] = total.get(part.term, 0.0) + part.weight
         return sorted(total.items(), key=lambda pair: -abs(pair[1]))
 
 
