@@ -159,5 +159,14 @@ def test_vectors_are_explained_by_their_features(vectors: Dataset) -> None:
         assert tagger.explain(x.toarray()[0]) == why
 
 
+def test_a_label_that_a_hard_search_does_not_reach_has_no_score_but_a_path(train: Dataset) -> None:
+    tagger = Tagger("hierarchicalxc", search="hard", ngrams=1).fit(train)
+    text = "ripe apple pear plum"
+    (tag,) = tagger.predict([text], 4)[0]
+    assert tag.label == "fruit"
+    why = tagger.explain(text, "metal")
+    assert why.score == 0 and dict(why.words)["apple"] < 0
+
+
 def test_a_secant_is_a_tangent_where_points_meet() -> None:
     assert secant(np.exp, np.array([0.0, 1.0]), np.array([0.0, 0.0])) == pytest.approx([1, np.e - 1])

@@ -206,6 +206,7 @@ class Aplc(Model):
         """Be ready for prediction."""
         self.arrays = arrays
         self._loaded: Any = None
+        self._last: tuple[Any, ...] = (None,)  # the text explained last, and what was read of it
         self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
         self.search = ClusterSearch.restored(inside(arrays, "head."))
 
@@ -240,9 +241,13 @@ class Aplc(Model):
 
         A word that stands several times is left out everywhere, and each place gets the same part.
         """
-        ids, word, spans = self.tokens.words(one)
-        rows, kind = without_each(ids, word)
-        odds = self.search.log_odds(self._hidden(rows), label)  # [1 + different words]
+        last = self._last
+        if last[0] != one:  # else another label of the same text was explained before
+            ids, word, spans = self.tokens.words(one)
+            rows, kind = without_each(ids, word)
+            self._last = last = one, spans, kind, self._hidden(rows)
+        _, spans, kind, H = last
+        odds = self.search.log_odds(H, label)  # [1 + different words]
         weights = (odds[0] - odds[1:]) / np.bincount(kind, minlength=len(odds) - 1)
         return spans[:, 0], spans[:, 1], weights[kind]
 

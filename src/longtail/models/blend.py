@@ -52,6 +52,7 @@ class Blend(Model):
     """
 
     input = "anything"
+    weights_meaning = "what each adds to the log-odds by what the members say of the label"
     presets: ClassVar = {"best": {}}
 
     def __init__(
