@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from longtail.data.dataset import Labels as Labels
     from longtail.data.read import read as read
     from longtail.errors import LongtailError as LongtailError
+    from longtail.models.explanation import Explanation as Explanation
     from longtail.tagger import Tag as Tag
     from longtail.tagger import Tagger as Tagger
     from longtail.tagger import load as load
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 # Public name -> module. Imported on first use, so that `import longtail` and `longtail --help` stay light.
 _WHERE = {
     "Dataset": "longtail.data.dataset",
+    "Explanation": "longtail.models.explanation",
     "Labels": "longtail.data.dataset",
     "LongtailError": "longtail.errors",
     "Tag": "longtail.tagger",

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from longtail.bundle import Bundle, load_bundle, save_bundle
 from longtail.csr import checked_features
 from longtail.data.dataset import Dataset, Labels, checked_text
-from longtail.errors import BundleError, DataError, LongtailError, SettingError
+from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats
@@ -20,7 +20,8 @@ from longtail.labelspace.propensity import DEFAULT, inverse_propensity
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import KS, per_sample
 from longtail.metrics.sets import best_threshold
-from longtail.models.base import Model
+from longtail.models.base import Model, count
+from longtail.models.explanation import Explanation, parts
 from longtail.models.hybrid import Hybrid
 from longtail.models.pipeline import Pipeline
 from longtail.progress import SILENT, Progress
@@ -105,6 +106,45 @@ class Tagger:
             [Tag(names[i], score) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
+
+    def explain(self, one: str | sp.csr_array, label: str | None = None) -> Explanation:
+        """Why a text, or a row of features, gets a label: by default its best one.
+
+        >>> from longtail import Dataset
+        >>> data = Dataset.from_texts(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
+        >>> tagger = Tagger("ovr", min_df=1, ngrams=1).fit(data)
+        >>> [word for word, weight in tagger.explain("An apple, red", "fruit").words]
+        ['apple', 'red']
+        """
+        if label is None:
+            return self.explanations(one, 1)[0]
+        labels, sample = self.known_labels, self._one(one)
+        if label not in labels.ids:
+            raise SettingError(f'there is no label "{label}"', mend=suggest(label, labels.names))
+        number = labels.ids[label]
+        if not self.model.label_counts[number]:
+            found = f'no sample that the tagger has learned from has the label "{label}"'
+            raise SettingError(found, mend="It is never predicted, so there is nothing to explain")
+        return self._explanation(sample, number, self.pipeline.score(sample, number))
+
+    def explanations(self, one: str | sp.csr_array, k: int = 5) -> list[Explanation]:
+        """The k best labels of a text, or of a row of features, each with what speaks for it."""
+        sample = self._one(one)
+        best = self.pipeline.topk([sample] if isinstance(sample, str) else sample, k)
+        pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
+        return [self._explanation(sample, label, score) for label, score in pairs if label != NO_LABEL]
+
+    def _one(self, one: Any) -> Any:
+        """One sample, checked."""
+        given = [one] if isinstance(one, str) else np.atleast_2d(one) if isinstance(one, np.ndarray) else one
+        checked = self._checked(given)
+        if count(checked) != 1:
+            raise DataError(f"{count(checked)} samples were given", mend="Explain one at a time")
+        return checked[0] if self.reads_texts else checked
+
+    def _explanation(self, one: Any, label: int, score: float) -> Explanation:
+        found = parts(one, self.pipeline.explain(one, label))
+        return Explanation(self.known_labels.names[label], score, self.model.weights_meaning, found)
 
     def n_unknown(self, inputs: Sequence[str] | sp.csr_array) -> int:
         """How many of the inputs have no known word or feature: all such get the same labels."""

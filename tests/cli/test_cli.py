@@ -237,6 +237,56 @@ def test_codes_and_novelty(folder: Path, capsys: pytest.CaptureFixture[str], mon
     assert main(["predict", "model", "--novelty", "--k", "1"]) == 0
     novelty, tag = capsys.readouterr().out.rstrip().split("\t")
     assert float(novelty) == pytest.approx(first["novelty"], abs=1e-3) and tag.startswith("fruit ")
+    feed(monkeypatch, "ripe apple\n")
+    assert main(["predict", "model", "--novelty", "--explain", "--k", "1"]) == 0
+    out = capsys.readouterr().out
+    assert f"novelty {novelty}" in out and "apple +" in out
+
+
+def test_explanations(model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Ripe apple on a ship, with juice.\n"
+    feed(monkeypatch, text)
+    assert main(["predict", "model", "--explain", "--k", "2"]) == 0
+    out, err = capsys.readouterr()
+    first, fruit, sea, empty = out.split("\n")[:4]
+    assert err == "weights: what each adds to the margin\n" and "apple¹ on a ship²," in first and empty == ""
+    assert fruit.startswith("  1  fruit  ") and "apple +" in fruit and "ship -" in fruit
+    assert sea.startswith("  2  sea    ") and sea.split("  ")[-1].startswith("ship +")
+    feed(monkeypatch, text)
+    assert main(["predict", "model", "--explain", "--k", "2", "--json"]) == 0
+    labels = json.loads(capsys.readouterr().out)["labels"]
+    assert [label["label"] for label in labels] == ["fruit", "sea"]
+    assert labels[1]["why"][0] == {"text": "ship", "start": 16, "end": 20, "weight": labels[1]["why"][0]["weight"]}
+    assert labels[1]["why"][0]["weight"] > 0
+
+
+def test_colours_are_for_terminals_that_want_them(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = {}
+    for wish in ("", "1"):
+        feed(monkeypatch, "ripe apple\n")
+        monkeypatch.setenv("NO_COLOR", wish)
+        monkeypatch.setattr("sys.stdout", Terminal())
+        assert main(["predict", "model", "--explain", "--k", "1"]) == 0
+        shown[wish] = sys.stdout.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b[1;36mapple¹\x1b[0m" in shown[""] and "apple¹" in shown["1"] and "\x1b" not in shown["1"]
+
+
+def test_vectors_and_what_has_nothing_to_say(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "vectors.txt", "--out", "model"]) == 0
+    assert main(["predict", "model", "vectors.txt", "--explain", "--k", "2", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 80 and rows[1]["labels"][0]["why"] == []  # it has no features
+    assert all(part.keys() == {"feature", "weight"} for part in rows[2]["labels"][0]["why"]) and rows[2]["labels"][0]["why"]
+    assert main(["predict", "model", "vectors.txt", "--explain"]) == 0
+    assert "  feature " in capsys.readouterr().out
+    assert main(["train", "train.jsonl", "--out", "floor", "--method", "popularity"]) == 0
+    assert main(["predict", "floor", "test.jsonl", "--explain", "--k", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "nothing in a sample counts" in err and out.count("  1  ") == 60 and "+" not in out
 
 
 def test_novelty_needs_an_autoencoder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,3 +86,31 @@ def test_settings_and_texts_that_cannot_work() -> None:
 def test_unit_rows_have_length_one() -> None:
     X = UnitRows().transform(np.array([[3.0, 4.0], [0.0, 0.0], [1e30, 1e30], [1e-30, 0]]))
     assert np.allclose(np.sqrt(X.multiply(X).sum(axis=1)), [1, 0, 1, 1])
+
+
+def test_places_in_texts_whose_small_letters_are_longer() -> None:
+    features = Tfidf(min_df=1, ngrams=2).fit(["İstanbul straße Ωmega", "ΣΟΦΟΣ"])
+    text = "xİ İSTANBUL STRASSE Straße, ΩMEGA ΣΟΦΟΣ"
+    found, starts, ends = features.places(text)
+    places = {(features.term(i), text[a:b]) for i, a, b in zip(found, starts, ends, strict=True)}
+    assert {("straße", "Straße"), ("straße ωmega", "Straße, ΩMEGA"), ("σοφος", "ΣΟΦΟΣ"), ("stanbul", "STANBUL")} <= places
+
+
+@given(TEXTS, st.integers(1, 3), st.integers(1, 2))
+def test_at_its_places_stand_the_terms_of_a_text(texts: list[str], ngrams: int, min_chars: int) -> None:
+    features = Tfidf(ngrams=ngrams, min_df=1, min_chars=min_chars, sublinear=False)
+    try:
+        X = features.fit_transform(texts)
+    except DataError:  # no words
+        return
+    for row, text in enumerate(texts):
+        found, starts, ends = features.places(text)
+        columns, times = np.unique(found, return_counts=True)
+        x = X[[row]]
+        assert columns.tolist() == x.indices.tolist()
+        assert np.allclose(times * features.idf[columns] / np.linalg.norm(times * features.idf[columns]), x.data)
+        assert ((starts >= 0) & (starts < ends) & (ends <= len(text))).all()
+        for column, start, end in zip(found, starts, ends, strict=True):
+            if "İ" not in text[start:end]:  # a small i and a dot, which is no letter: two words may come from one character
+                alone, _, _ = features.places(text[start:end])
+                assert column in alone

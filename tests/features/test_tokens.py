@@ -236,3 +236,30 @@ def test_batches_waste_little_and_are_mixed_anew_from_the_generator() -> None:
     assert {frozenset(rows) for rows in same} != {frozenset(rows) for rows in other}
     with pytest.raises(SettingError, match="batch is 0"):
         length_batches(lengths, np.random.default_rng(0), batch=0)
+
+
+# Words
+
+
+@given(
+    st.lists(
+        st.sampled_from(["red", "apple", "Rose", "unknown", " ", "  ", "\n", ",", "-", "é", "İ", "ﬁ", "語"]), max_size=12
+    )
+)
+def test_every_token_is_of_a_word_that_stands_in_the_text(fitted: Tokens, parts: list[str]) -> None:
+    text = "".join(parts)
+    ids, word, spans = fitted.words(text)
+    assert np.array_equal(ids, fitted.transform([text]).ids)
+    assert (np.diff(spans.ravel()) >= 0).all() and not (text.split() and len(spans) == 0)
+    assert set(word.tolist()) - {-1} == set(range(len(spans)))
+    for start, end in spans:
+        assert text[start:end].split() == [text[start:end]]  # no blanks in it, and not nothing
+
+
+def test_words_may_be_cut_into_tokens_and_blanks_belong_to_the_next(fitted: Tokens) -> None:
+    text = "red zz, apple"
+    ids, word, spans = fitted.words(text)
+    assert [text[start:end] for start, end in spans] == ["red", "zz", "apple"]  # what is unknown is one token: "zz,"
+    assert [fitted.token(i) for i in ids[word == 1]] == ["▁", "unknown piece"]
+    marked = Tokens(special=True).fit([*TEXTS, *TEXTS])
+    assert marked.words("red apple")[1].tolist() == [0, 1, -1, -1]  # the marks at the end are of no word

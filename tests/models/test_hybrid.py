@@ -16,6 +16,7 @@ from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
+from longtail.models.explanation import WHOLE
 from longtail.models.hybrid import Hybrid
 
 
@@ -83,6 +84,18 @@ def test_a_code_can_be_written_of_both(encoder: str, train: Dataset) -> None:
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], message: str, train: Dataset) -> None:
     with pytest.raises(SettingError, match=message):
         Tagger("ovr", **settings).fit(train)
+
+
+def test_what_the_encoder_adds_is_explained_as_one(encoder: str, train: Dataset) -> None:
+    tagger = Tagger("ovr", dense=encoder, ngrams=1).fit(train)
+    why = tagger.explain("ripe plum, ripe tune", "fruit")
+    assert {word for word, _ in why.words} == {"ripe", "plum", "tune", WHOLE}
+    (whole,) = [part for part in why.parts if part.text == WHOLE]
+    assert (whole.start, whole.end) == (0, 0)
+    model, label = tagger.model, train.labels.ids["fruit"]
+    empty = model.topk(np.zeros((1, model.n_features), np.float32), 4)
+    margin = dict(zip(empty.ids[0].tolist(), empty.scores[0].tolist(), strict=True))[label]
+    assert sum(part.weight for part in why.parts) == pytest.approx(why.score - margin, abs=1e-4)
 
 
 def test_feature_vectors_have_no_text_to_read(encoder: str, vectors: Dataset) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
 import sys
 import time
 from argparse import Namespace
@@ -26,13 +28,16 @@ from longtail.errors import DataError, SettingError, missing_extra
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
 from longtail.models.base import count
+from longtail.models.explanation import Explanation
 from longtail.progress import Display, clock
 from longtail.report.checkup import checkup_text
 from longtail.report.evaluation import evaluation_tables
+from longtail.report.explanation import WIDTH, explanation_text
 from longtail.report.tree_svg import tree_svg
 from longtail.tagger import Tagger, load
 
 BATCH = 1024  # texts tagged at a time
+MOST_PARTS = 10  # of a text, that --json lists for a label
 
 
 def train(arguments: Namespace) -> None:
@@ -102,19 +107,50 @@ def predict(arguments: Namespace) -> None:
         texts = texts_of(arguments.file)
         batches = iter(lambda: list(islice(texts, BATCH)), [])
     n_unknown = 0
+    if arguments.explain:
+        Display().say(f"weights: {tagger.model.weights_meaning}")
     for batch in batches:
         n_unknown += tagger.n_unknown(batch)
         novelty = tagger.novelty(batch).tolist() if arguments.novelty else [None] * count(batch)
+        if arguments.explain:
+            for at, novel in enumerate(novelty):
+                one = batch[at] if tagger.reads_texts else batch[[at]]
+                show_why(one, tagger.explanations(one, arguments.k), novel, arguments.json)
+            continue
         for tags, novel in zip(tagger.predict(batch, arguments.k), novelty, strict=True):
             if arguments.json:
-                labels = [{"label": label, "score": float(f"{score:.6g}")} for label, score in tags]
-                more = {} if novel is None else {"novelty": float(f"{novel:.6g}")}
-                show(json.dumps({"labels": labels, **more}, ensure_ascii=False))
+                show_json([{"label": label, "score": rounded(score)} for label, score in tags], novel)
             else:
                 first = [] if novel is None else [f"{novel:.3f}"]
                 show("\t".join([*first, *(f"{label} {score:.3f}" for label, score in tags)]))
     if n_unknown:
         Display().say(f"{n_unknown:,} of the samples hold no known word or feature; they got the labels of an empty one")
+
+
+def show_why(one: Any, why: list[Explanation], novel: float | None, as_json: bool) -> None:
+    """A text, or row of features, with its labels and what speaks for each."""
+    text = one if isinstance(one, str) else None
+    if as_json:
+        show_json([as_plain(each, text is not None) for each in why], novel)
+        return
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+    show(explanation_text(text, why, colour=colour, width=width))
+    show("" if novel is None else f"     novelty {novel:.3f}\n")
+
+
+def as_plain(why: Explanation, of_text: bool) -> dict[str, Any]:
+    """A label and what speaks most for it or against it, for JSON."""
+    parts = []
+    for text, weight, start, end in why.parts[:MOST_PARTS]:
+        place: dict[str, Any] = {"text": text, "start": start, "end": end} if of_text else {"feature": start}
+        parts.append({**place, "weight": rounded(weight)})
+    return {"label": why.label, "score": rounded(why.score), "why": parts}
+
+
+def show_json(labels: list[dict[str, Any]], novel: float | None) -> None:
+    """One line for one sample."""
+    show(json.dumps({"labels": labels, **({} if novel is None else {"novelty": rounded(novel)})}, ensure_ascii=False))
 
 
 def check(arguments: Namespace) -> None:
@@ -168,6 +204,11 @@ def info(arguments: Namespace) -> None:
 def methods(arguments: Namespace) -> None:
     """List the methods."""
     show(methods_text())
+
+
+def rounded(number: float) -> float:
+    """As JSON gets it: with six digits that count."""
+    return float(f"{number:.6g}")
 
 
 def show(text: str) -> None:

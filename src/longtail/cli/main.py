@@ -77,6 +77,7 @@ def parser() -> Parser:
     predict.add_argument("--k", type=positive, default=5, metavar="5", help="how many labels")
     predict.add_argument("--json", action="store_true", help='one line per text: {"labels": [{"label", "score"}, …]}')
     predict.add_argument("--novelty", action="store_true", help="how unlike the training data each is (0 … about 1), too")
+    predict.add_argument("--explain", action="store_true", help="what in each text speaks for its labels, too")
 
     check = command("check", "Look data over: counts, label frequencies, what is suspicious, what to do about it.")
     check.add_argument("data", metavar="DATA", help=DATA)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from longtail.csr import checked_features
 from longtail.errors import DataError, SettingError
-from longtail.features.stack import ACTIVATIONS, Stack
+from longtail.features.stack import ACTIVATIONS, Doubles, Stack
 from longtail.kernels import Floats
 
 BLOCK = 2**22  # numbers of the reconstruction that are held at a time
@@ -108,6 +108,17 @@ class Autoencoder:
             found = f"the samples have {X.shape[1]:,} features, the autoencoder was trained on {self.n_features:,}"
             raise DataError(found, mend="Make the features as for the training data")
         return X
+
+
+def slopes_before(encoder: Stack, x: sp.csr_array, code: sp.csr_array, slopes: Doubles) -> Doubles:
+    """By how much a quantity rises with each feature of one sample, if with each number of its code by ``slopes``.
+
+    The encoder is linear; the code was brought to length 1, by a factor that counts as given.
+    """
+    W = encoder.weights[0][x.indices].astype(np.float64)  # [nnz, a]
+    length = np.linalg.norm(x.data @ W)
+    out: Doubles = W[:, code.indices] @ slopes / (length or 1)
+    return out
 
 
 def linear_autoencoder(X: sp.csr_array, code: int, seed: int = 0) -> Autoencoder:

@@ -194,3 +194,22 @@ def weigh_terms(
             values[q] = values[q] / norm
         indptr[i + 1] = p
     return indices[:p].copy(), values[:p].copy()
+
+
+@kernel
+def locate_terms(text: Bytes, min_chars: int, ngrams: int, keys: Hashes, ids: Ints) -> tuple[Ints, Longs]:
+    """Each known term of one text wherever it stands: column ids [n], and the bytes [start, end) of each place [n, 2]."""
+    size = len(text) // 2 + 1
+    words, places = np.empty(size, np.uint64), np.empty((size, 2), np.int64)
+    n = find_words(text, 0, len(text), min_chars, words, places)
+    found, spans = np.empty(n * ngrams, np.int32), np.empty((n * ngrams, 2), np.int64)
+    n_found = 0
+    for a in range(n):
+        for b in range(a, min(a + ngrams, n)):
+            h = term_hash(words, a, b)
+            slot = find_slot(keys, h)
+            if keys[slot] == h:
+                found[n_found] = ids[slot]
+                spans[n_found, 0], spans[n_found, 1] = places[a, 0], places[b, 1]
+                n_found += 1
+    return found[:n_found].copy(), spans[:n_found].copy()

@@ -108,6 +108,17 @@ class Tfidf:
         arrays = (np.concatenate([p[2] for p in parts]), np.concatenate([p[1] for p in parts]), pointers(counts))
         return sp.csr_array(arrays, shape=(len(texts), self.n_features))
 
+    def places(self, text: str) -> tuple[NDArray[np.int32], Longs, Longs]:
+        """Each known term of a text wherever it stands: its column, and the characters [start, end) of the text.
+
+        >>> [part.tolist() for part in Tfidf(min_df=1, ngrams=1).fit(["red apple"]).places("An Apple, apples, apple")]
+        [[0, 0], [3, 18], [8, 23]]
+        """
+        content, _ = encoded([text])
+        found, spans = terms.locate_terms(content, self.min_chars, self.ngrams, self._keys, self._ids)
+        of = characters(text, content)
+        return found, of[spans[:, 0]], of[spans[:, 1] - 1] + 1
+
     def settings(self) -> dict[str, object]:
         """What the constructor was given."""
         names = ("ngrams", "min_df", "max_features", "sublinear", "min_chars")
@@ -171,6 +182,18 @@ def encoded(texts: Sequence[str]) -> tuple[Bytes, Longs]:
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(p) for p in parts], out=offsets[1:])
     return np.frombuffer(b"".join(parts), np.uint8), offsets
+
+
+def characters(text: str, content: Bytes) -> Longs:
+    """The character of a text that each byte of what ``encoded`` made of it comes from.
+
+    >>> characters("É1", encoded(["É1"])[0]).tolist()
+    [0, 0, 1]
+    """
+    of = np.cumsum((content & 0xC0) != 0x80, dtype=np.int64) - 1  # of the lower-cased text; continuation bytes start none
+    if len(of) and of[-1] + 1 != len(text):  # a few capital letters have two characters as small ones
+        of = np.repeat(np.arange(len(text)), [len(character.lower()) for character in text])[of]
+    return of
 
 
 def written(text: Bytes, spans: Longs, min_chars: int) -> list[bytes]:

@@ -31,7 +31,7 @@ class TokenRows:
     indptr: Longs  # [n + 1]
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> TokenRows:
+    def of(cls, rows: Sequence[Sequence[int] | Ints]) -> TokenRows:
         """From lists."""
         ids = np.concatenate([np.empty(0, np.int32), *(np.asarray(row, np.int32) for row in rows)])
         return cls(ids, ends([len(row) for row in rows]))
@@ -90,6 +90,22 @@ def joined(parts: Iterable[TokenRows]) -> TokenRows:
     every = list(parts)
     lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in every)])
     return TokenRows(np.concatenate([np.empty(0, np.int32), *(part.ids for part in every)]), ends(lengths))
+
+
+def without_each(ids: Ints, word: Longs) -> tuple[TokenRows, Longs]:
+    """The row of a text, then the same without each of its different words; and the number of the latter by word [w].
+
+    ids: tokens [n]. word: which word each is of [n], −1 for none. Words are the same if they have the same tokens.
+
+    >>> rows, kind = without_each(np.array([5, 6, 7, 5, 6], np.int32), np.array([0, 0, 1, 2, 2]))
+    >>> [rows[[i]].ids.tolist() for i in range(len(rows))], kind.tolist()
+    ([[5, 6, 7, 5, 6], [7], [5, 6, 5, 6]], [0, 1, 0])
+    """
+    known: dict[tuple[int, ...], int] = {}
+    n_words = int(word.max(initial=-1)) + 1
+    kind = np.array([known.setdefault(tuple(ids[word == w].tolist()), len(known)) for w in range(n_words)], np.int64)
+    of = np.append(kind, -1)[word]  # [n] the kind of each token; −1 finds the last
+    return TokenRows.of([ids, *(ids[of != number] for number in range(len(known)))]), kind
 
 
 def read_cached(folder: Path, key: str) -> TokenRows | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from longtail.errors import DataError, SettingError, missing_extra
 from longtail.features.pretrained import pretrained_folder, tokenizer_file
 from longtail.features.token_rows import TokenRows, joined, read_cached, write_cached
+from longtail.kernels import Ints, Longs
 from longtail.progress import SILENT, Progress
 
 CHUNK = 1024  # texts handled by one call of the tokenizer
@@ -27,6 +29,8 @@ MOST_PIECES = 32_000
 MOST_WORDS = 1_000_000  # distinct words that pieces are learned from, the most frequent ones
 # Pieces that no text can hold: a space is written as another character before a text is cut.
 PAD, UNKNOWN, SEP, CLS = SPECIALS = ("pad piece", "unknown piece", "sep piece", "cls piece")
+
+WORD = re.compile(r"[^\s!-/:-@\[-`{-~]+|\S")  # a run without blanks and ASCII punctuation, or a punctuation character
 
 
 class Tokens:
@@ -94,6 +98,25 @@ class Tokens:
         key = self._key(texts)
         found = read_cached(Path(self.cache), key)
         return write_cached(Path(self.cache), key, self._parts(texts, progress)) if found is None else found
+
+    def words(self, text: str) -> tuple[Ints, Longs, Longs]:
+        """Token numbers of one text [n], the word that each is of [n] (−1: of none), and the characters of words [w, 2].
+
+        Words are those of which at least one token is kept.
+        """
+        row = self.tokenizer.encode(plain(text), add_special_tokens=self.special)
+        spans = np.array([match.span() for match in WORD.finditer(text)], np.int64).reshape(-1, 2)
+        word = np.full(len(text), -1)  # of each character
+        for number, (start, end) in enumerate(spans):
+            word[start:end] = number
+        of, after = np.full(len(row.ids), -1), -1
+        for at, (start, end) in reversed(list(enumerate(row.offsets))):
+            inside = [w for w in word[start:end] if w >= 0]
+            if start < end:  # else it marks an end, and is of no word
+                after = of[at] = inside[0] if inside else after  # a token that is but a blank is of the word behind it
+        kept, numbers = np.unique(of[of >= 0], return_inverse=True)
+        of[of >= 0] = numbers
+        return np.array(row.ids, np.int32), of, spans[kept]
 
     def settings(self) -> dict[str, object]:
         """What the constructor was given, but for the cache, which belongs to a machine."""

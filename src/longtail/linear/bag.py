@@ -54,6 +54,11 @@ class ByteRows:
                 pass
         return out
 
+    def rows(self, numbers: Ints) -> Floats:
+        """Some rows [n, d], written out."""
+        out: Floats = self.values[numbers] * self.scale[numbers, None]
+        return out
+
     def state(self) -> dict[str, NDArray[Any]]:
         """As plain arrays."""
         return {"values": self.values, "scale": self.scale}

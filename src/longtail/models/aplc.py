@@ -15,11 +15,11 @@ import scipy.sparse as sp
 
 from longtail.errors import BIG, SettingError, check_settings, missing_extra
 from longtail.features.pretrained import SCRATCH, STATIC, text_settings
-from longtail.features.token_rows import TokenRows
+from longtail.features.token_rows import TokenRows, without_each
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import WITHOUT, Model, Spans, State, Valid
 from longtail.models.holdout import held_out
 from longtail.models.saved_encoder import SavedEncoder
 from longtail.nn.schedule import schedule
@@ -56,6 +56,7 @@ class Aplc(Model):
     """
 
     input = "texts"
+    weights_meaning = WITHOUT
     presets: ClassVar = {
         "best": {},
         "minilm": {
@@ -216,6 +217,7 @@ class Aplc(Model):
         """Be ready for prediction."""
         self.arrays = arrays
         self._saved = SavedEncoder(inside(arrays, "encoder."))
+        self._last: tuple[Any, ...] = (None,)  # the text explained last, and what was read of it
         self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
         self.search = ClusterSearch.restored(inside(arrays, "head."))
 
@@ -230,8 +232,27 @@ class Aplc(Model):
         return self._saved.vectors(rows, self.device, self.threads)
 
     def _topk(self, X: Sequence[str], k: int) -> TopK:
-        H = np.tanh(self._vectors(self.tokens.transform(X)) @ self.W.T + self.shift)  # [n, d_h]
-        return self.search.topk(H, k, self.threads)
+        return self.search.topk(self._hidden(self.tokens.transform(X)), k, self.threads)
+
+    def _hidden(self, rows: TokenRows) -> Floats:
+        """What APLC reads [n, d_h]."""
+        out: Floats = np.tanh(self._vectors(rows) @ self.W.T + self.shift)
+        return out
+
+    def _explain(self, one: str, label: int) -> Spans:
+        """Read again without each of the different words: it is what any encoder can tell, and costs a text for each.
+
+        A word that stands several times is left out everywhere, and each place gets the same part.
+        """
+        last = self._last
+        if last[0] != one:  # else another label of the same text was explained before
+            ids, word, spans = self.tokens.words(one)
+            rows, kind = without_each(ids, word)
+            self._last = last = one, spans, kind, self._hidden(rows)
+        _, spans, kind, H = last
+        odds = self.search.log_odds(H, label)  # [1 + different words]
+        weights = (odds[0] - odds[1:]) / np.bincount(kind, minlength=len(odds) - 1)
+        return spans[:, 0], spans[:, 1], weights[kind]
 
     def _state(self) -> State:
         return {**self.arrays, **{f"tokens.{name}": array for name, array in self.tokens.state().items()}}

@@ -23,13 +23,22 @@ from longtail.topk import NO_LABEL, TopK
 Input = Any  # CSR features or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
 State = dict[str, NDArray[Any]]
+Spans = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # starts, ends, weights [n] of parts of one sample
 
 LOOKED_AT, FEWEST = 500, 20  # training samples on which a collapse is looked for; with fewer, nothing can be said
 SAME = 0.95  # share of them with one and the same first label from which it is one
 
+# What the weights of an explanation mean; the sums of the first three are the difference from a sample without features.
+IN_MARGIN = "what each adds to the margin"
+IN_ODDS = "what each adds to the log-odds"
+IN_LOG_PROBABILITY = "what each adds to the logarithm of the probability"
+WITHOUT = "by how much the log-odds fall without each"
+
 
 class Model(ABC):
     """Base of all methods. A subclass writes ``_fit``, ``_topk``, ``_state`` and ``_restore``; the checks are here.
+
+    It explains itself by ``slopes`` if it reads features, else by ``_explain``.
 
     Hyper-parameters are the keyword arguments of the constructor, stored under their own names.
     """
@@ -55,6 +64,11 @@ class Model(ABC):
     def natural_threshold(self) -> float:
         """The score from which a label is on, if nobody has chosen a better one."""
         return {"probability": 0.5, "margin": 0.0, "count": 1.0}[self.score_meaning]
+
+    @property
+    def weights_meaning(self) -> str:
+        """What the weights are by which a sample is explained."""
+        return IN_MARGIN if self.score_meaning == "margin" else IN_ODDS
 
     @abstractmethod
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None: ...
@@ -103,11 +117,29 @@ class Model(ABC):
             raise SettingError(f"k is {k!r}", mend="It must be a whole number")
         if k < 1:
             raise SettingError(f"k is {k}", mend="It must be at least 1")
-        X = self._checked(X)
-        if sp.issparse(X) and self.n_features and X.shape[1] != self.n_features:
-            found = f"the samples have {X.shape[1]:,} features, the model was trained on {self.n_features:,}"
-            raise DataError(found, mend="Make the features as for the training data")
-        return self._topk(X, min(int(k), self.n_seen))
+        return self._topk(self._known(X), min(int(k), self.n_seen))
+
+    def explain(self, one: Input, label: int) -> Spans:
+        """What in one sample, a row of features or a text, speaks for a label (weights above 0) or against it.
+
+        Parts are numbers of features, or runs of characters of the text, from a start to before an end; they may overlap.
+        What their weights are, ``weights_meaning`` says.
+        """
+        self._must_be_fitted()
+        if not 0 <= label < self.n_labels or not self.label_counts[label]:
+            found = f"no sample that this {type(self).__name__} has learned from has the label {label}"
+            raise SettingError(found, mend="It is never predicted, so there is nothing to explain")
+        X = self._known([one] if isinstance(one, str) else one)
+        if count(X) != 1:
+            raise DataError(f"{count(X)} samples were given", mend="Explain one at a time")
+        return self._explain(X[0] if isinstance(one, str) else X, int(label))
+
+    def _explain(self, one: Any, label: int) -> Spans:
+        return one.indices, one.indices + 1, one.data * self.slopes(one, label)
+
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """For methods of features: what each feature that one sample has adds for each unit of it [nnz]."""
+        raise NotImplementedError
 
     def predict(self, X: Input, threshold: float | None = None) -> sp.csr_array:
         """The labels that are on: an indicator matrix of all labels whose score reaches the threshold."""
@@ -182,6 +214,14 @@ class Model(ABC):
     def _must_be_fitted(self) -> None:
         if not hasattr(self, "label_counts"):
             raise LongtailError(f"this {type(self).__name__} has learned nothing yet", mend="Call fit first")
+
+    def _known(self, X: Any) -> Any:
+        """Checked, and as wide as what was learned from."""
+        X = self._checked(X)
+        if sp.issparse(X) and self.n_features and X.shape[1] != self.n_features:
+            found = f"the samples have {X.shape[1]:,} features, the model was trained on {self.n_features:,}"
+            raise DataError(found, mend="Make the features as for the training data")
+        return X
 
     def _checked(self, X: Any) -> Any:
         if count(X) == 0:

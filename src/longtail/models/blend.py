@@ -14,13 +14,25 @@ from numpy.typing import NDArray
 
 from longtail.csr import checked_features
 from longtail.errors import SettingError
+from longtail.features.stack import secant
 from longtail.kernels import Floats, Ints, kernel
-from longtail.models.base import Model, State, Valid, count
+from longtail.models.base import (
+    IN_LOG_PROBABILITY,
+    IN_MARGIN,
+    IN_ODDS,
+    WITHOUT,
+    Model,
+    Spans,
+    State,
+    Valid,
+    count,
+)
 from longtail.models.pipeline import Pipeline
 from longtail.progress import Progress
 from longtail.topk import NO_LABEL, TopK
 
 FARTHEST = 12.0  # log-odds; scores beyond it say no more
+LEAST = 1e-12  # probability; below it, none is told from another
 ITERATIONS, RIDGE = 50, 1e-3  # of the weights
 MOST_HELD_OUT = 5000  # samples; more tell no more
 ROWS = 2048  # samples whose candidates are held at a time
@@ -40,6 +52,7 @@ class Blend(Model):
     """
 
     input = "anything"
+    weights_meaning = "what each adds to the log-odds by what the members say of the label"
     presets: ClassVar = {"best": {}}
 
     def __init__(
@@ -122,6 +135,26 @@ class Blend(Model):
         Z[:, :, -1] = np.log(np.maximum(self.label_counts, 1))[candidates]
         return candidates, Z
 
+    def _explain(self, one: Any, label: int) -> Spans:
+        """What the members' parts add to the blend's log-odds, through the log-odds or margins of the members.
+
+        Ranks, and whether a label is proposed at all, have no slopes and are not explained. A member whose weights add to
+        neither log-odds, margin nor logarithm (attention, say) has no part in it, nor has one that does not propose the
+        label, unless none does.
+        """
+        found = [pipeline.topk([one] if isinstance(one, str) else one, self.wide) for pipeline in self.pipelines]
+        proposed = np.array([label in best.ids for best in found])
+        starts, ends, weights = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
+        for number, pipeline in enumerate(self.pipelines):
+            if proposed[number] or not proposed.any():
+                start, end, adds = pipeline.explain(one, label)
+                starts.append(start)
+                ends.append(end)
+                weights.append(float(self.weights[3 * number]) * adds * log_odds_slope(pipeline, one, label, adds.sum()))
+        places = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1)
+        once, which = np.unique(places, axis=0, return_inverse=True)
+        return once[:, 0], once[:, 1], np.bincount(which.ravel(), np.concatenate(weights), minlength=len(once))
+
     def _names(self) -> list[str]:
         return [name for name in re.split(r"[,\s]+", self.members) if name]
 
@@ -187,9 +220,22 @@ def spread_out(scores: Floats, meaning: str) -> Floats:
     """Probabilities as log-odds, other scores as they are."""
     if meaning != "probability":
         return scores
-    p = np.clip(scores.astype(np.float64), 1e-12, 1 - 1e-7)
+    p = np.clip(scores.astype(np.float64), LEAST, 1 - 1e-7)
     odds: Floats = np.clip(np.log(p) - np.log1p(-p), -FARTHEST, FARTHEST).astype(np.float32)
     return odds
+
+
+def log_odds_slope(pipeline: Pipeline, one: Any, label: int, change: float) -> float:
+    """By how much what a member says of a label (``spread_out``) rises with the weights of its explanation.
+
+    change: the sum of the weights, which is how far a logarithm of a probability has come from where it is without features.
+    """
+    if pipeline.model.weights_meaning in (IN_MARGIN, IN_ODDS, WITHOUT):
+        return 1.0
+    if pipeline.model.weights_meaning != IN_LOG_PROBABILITY:
+        return 0.0
+    end = np.log(max(pipeline.score(one, label), LEAST))
+    return float(secant(lambda logarithm: spread_out(np.exp(logarithm), "probability"), end - change, end))
 
 
 @kernel

@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import BIG, SettingError, check_settings, missing_extra
+from longtail.features.stack import Stack
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import MEANS
 from longtail.linear.bag import ByteRows
@@ -184,6 +186,13 @@ class Glas(Model):
         best = self.index.topk(self._queries(X), k, self.threads)
         scores = np.exp(-np.logaddexp(0, -best.scores)) if self.score_meaning == "probability" else best.scores
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
+
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """Through φ: Σ x · slopes is by how much the inner product differs from that without features."""
+        layers, shifts, names = [self.E.rows(x.indices)], [self.shift], ["relu" if self.relu else "none"]
+        if self.second_layer is not None:
+            layers, shifts, names = [*layers, self.second_layer.T], [*shifts, np.zeros(self.d, np.float32)], [*names, "none"]
+        return Stack(layers, shifts, names).slopes(x.data, self.index.vector(np.searchsorted(self.seen, label))[:-1])
 
     def _state(self) -> State:
         index = self.index.state()

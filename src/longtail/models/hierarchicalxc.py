@@ -6,9 +6,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import BIG, SettingError, check_settings
-from longtail.features.autoencoder import linear_autoencoder
+from longtail.features.autoencoder import linear_autoencoder, slopes_before
 from longtail.features.rows import UnitRows
 from longtail.features.stack import Stack
 from longtail.labelspace.agglomerate import DISTANCES, LINKAGES, agglomerated
@@ -16,7 +17,7 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import Solver
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import IN_LOG_PROBABILITY, Model, State, Valid
 from longtail.progress import Progress
 from longtail.search.best_first import best_first_topk
 from longtail.topk import TopK
@@ -83,6 +84,11 @@ class HierarchicalXC(Model):
         return "probability"
 
     @property
+    def weights_meaning(self) -> str:
+        """Along the path, whether a hard search would have reached the label or not."""
+        return IN_LOG_PROBABILITY
+
+    @property
     def natural_threshold(self) -> float:
         """One half; after a hard search, every label that was reached is on."""
         return 0.0 if self.search == "hard" else 0.5
@@ -133,6 +139,12 @@ class HierarchicalXC(Model):
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
         return best_first_topk(self.linear, self.encode(X), k, loss=LOSS, hard=self.search == "hard", threads=self.threads)
+
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """Σ x · slopes is by how much the logarithm of the label's probability differs from that without features."""
+        code = self.encode(x)
+        slopes, _, _ = self.linear.slopes(code, label, LOSS)
+        return slopes if self.encoder is None else slopes_before(self.encoder, x, code, slopes)
 
     def _state(self) -> State:
         code = {} if self.encoder is None else self.encoder.state("encoder")

@@ -13,7 +13,7 @@ from longtail.errors import SettingError, check_settings, missing_extra
 from longtail.features.pretrained import SCRATCH, text_settings
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
-from longtail.kernels import Floats
+from longtail.kernels import Floats, Ints, Longs
 from longtail.models.saved_encoder import SavedEncoder
 from longtail.progress import SILENT, Progress
 
@@ -74,6 +74,10 @@ class Hybrid:
     def transform(self, texts: Sequence[str]) -> sp.csr_array:
         """Vectors of texts."""
         return self._joined(self.words.transform(texts), self._encoded(texts))
+
+    def places(self, text: str) -> tuple[Ints, Longs, Longs]:
+        """Where the terms of a text stand, as ``Tfidf.places`` tells it."""
+        return self.words.places(text)
 
     def settings(self) -> dict[str, object]:
         """What the constructor was given."""

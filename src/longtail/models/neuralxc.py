@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import BIG, SettingError, check_settings, missing_extra
 from longtail.features.autoencoder import Autoencoder
@@ -189,6 +190,18 @@ class NeuralXC(Model):
         best = self.index.topk(self._queries(X), k, self.threads)
         scores = np.exp(-np.logaddexp(0, -best.scores))
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
+
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """Through φᵢ, f and ψₒ: Σ x · slopes is by how much the log-odds differ from those without features."""
+        first, *rest = [W for part in self._parts() for W in part.weights]
+        biases = [b for part in self._parts() for b in part.biases]
+        names = [name for part in self._parts() for name in part.activations]
+        of_label = self.index.vector(np.searchsorted(self.seen, label))[:-1]
+        return Stack([first[x.indices], *rest], biases, names).slopes(x.data, of_label)
+
+    def _parts(self) -> tuple[Stack, Stack, Stack]:
+        """From the input to the last layer."""
+        return self.autoencoder.encoder, self.between, self.inner
 
     def encode(self, X: sp.csr_array) -> sp.csr_array:
         """The code of each input, φᵢ(x) [n, a]: features for any other method."""

@@ -100,6 +100,11 @@ class OneVsRest(Model):
         best = topk_linear(X, self.W, self.bias, k, self.threads)
         return best if self.score_meaning == "margin" else TopK(best.ids, 1 / (1 + np.exp(-best.scores)))
 
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """The label's weights: with the bias, Σ x · slopes is the margin, or the log-odds under the logistic loss."""
+        weights: NDArray[np.float64] = self.W[x.indices][:, [label]].toarray().ravel().astype(np.float64)
+        return weights
+
     def _state(self) -> State:
         return {"indptr": self.W.indptr, "indices": self.W.indices, "data": self.W.data, "bias": self.bias}
 

@@ -11,16 +11,18 @@ import scipy.sparse as sp
 
 from longtail.data.dataset import Labels
 from longtail.errors import DataError, SettingError, suggest
-from longtail.features.autoencoder import Autoencoder, linear_autoencoder
+from longtail.features.autoencoder import Autoencoder, linear_autoencoder, slopes_before
 from longtail.features.rows import UnitRows
+from longtail.features.stack import Doubles
 from longtail.features.tfidf import Tfidf
-from longtail.models.base import State, Valid, count
+from longtail.models.base import Spans, State, Valid, count
 from longtail.models.hybrid import DENSE, Hybrid
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
 from longtail.topk import TopK
 
 BATCH = 8192  # samples whose features are held at a time while predicting
+FIRST_LOOK = 64  # labels among which a given one is looked for first
 RUNTIME = ("threads", "device", "log", "checkpoint", "cache")  # settings of the machine, not of the model: not saved
 KINDS: dict[str, type[Tfidf | Hybrid | UnitRows]] = {"Tfidf": Tfidf, "Hybrid": Hybrid, "UnitRows": UnitRows}
 
@@ -81,6 +83,41 @@ class Pipeline:
         """The k best label ids of each text or feature vector."""
         parts = [self.model.topk(batch, k) for batch in self.batches(inputs)]
         return TopK(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
+
+    def score(self, one: Any, label: int) -> float:
+        """The score of a label for one text, or one row of features; 0 if no search finds it."""
+        k, inputs = FIRST_LOOK, [one] if isinstance(one, str) else one
+        while True:
+            best = self.topk(inputs, k)
+            found = best.scores[0, best.ids[0] == label]
+            if len(found) or k >= self.model.n_labels:
+                return float(found[0]) if len(found) else 0.0
+            k *= 8
+
+    def explain(self, one: Any, label: int) -> Spans:
+        """What in one text, or one row of features, speaks for a label: see ``Model.explain``.
+
+        Each place of a term gets the same part of what the term adds.
+        """
+        if self.features is None:
+            return self.model.explain(one, label)
+        x = self.features.transform([one] if isinstance(one, str) else one)
+        weights = x.data * self._slopes(x, label)
+        if isinstance(self.features, UnitRows):
+            return x.indices, x.indices + 1, weights
+        terms, starts, ends = self.features.places(one)
+        at = np.searchsorted(x.indices, terms)
+        shares = (weights / np.maximum(np.bincount(at, minlength=len(weights)), 1))[at]
+        if isinstance(self.features, Tfidf):
+            return starts, ends, shares
+        meaning = weights[x.indices >= self.features.words.n_features].sum()  # of no place: what the encoder makes of it all
+        return np.append(starts, 0), np.append(ends, 0), np.append(shares, meaning)
+
+    def _slopes(self, x: sp.csr_array, label: int) -> Doubles:
+        if self.coder is None:
+            return self.model.slopes(x, label)
+        code = coded(self.coder, x)
+        return slopes_before(self.coder.encoder, x, code, self.model.slopes(code, label))
 
     def batches(self, inputs: Any) -> Iterator[Any]:
         """What the model reads, a batch at a time."""

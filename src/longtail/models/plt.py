@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import BIG, SettingError, check_settings
+from longtail.features.stack import secant
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
 from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
@@ -18,7 +20,7 @@ from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import IN_LOG_PROBABILITY, Model, State, Valid
 from longtail.progress import Progress
 from longtail.search.beam import beam_topk
 from longtail.topk import TopK
@@ -105,6 +107,11 @@ class LabelTrees(Model):
     def score_meaning(self) -> Literal["probability"]:
         """The product of the probabilities along the path, averaged over the trees (before any lift of the tail)."""
         return "probability"
+
+    @property
+    def weights_meaning(self) -> str:
+        """Of the mean over the trees."""
+        return IN_LOG_PROBABILITY
 
     @property
     def label_tree(self) -> LabelTree:
@@ -209,6 +216,19 @@ class LabelTrees(Model):
         setting: dict[str, Any] = {"beam": max(self.beam, k), "loss": self.loss, "threads": self.threads}
         best = beam_topk(self.trees, X, wide if tail else k, wide=wide, **setting)
         return best if not tail else self._lifted(best, k, tail)
+
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """Those of the trees, each weighed by its part in the change of the mean probability from no features to the sample.
+
+        With logarithmic means L(a, b) = (a − b) / (ln a − ln b) as weights, Σ x · slopes is exactly the difference of the
+        logarithms (Ang 2004), where the search has found the label in all trees.
+        """
+        slopes, values, empty = zip(*(tree.slopes(x, label, self.loss) for tree in self.trees), strict=True)
+        most = max(*values, *empty)  # taken out, as very small probabilities would be 0
+        end, start = np.array(values) - most, np.array(empty) - most  # [n_trees] ln P
+        parts = secant(np.exp, start, end) / secant(np.exp, np.logaddexp.reduce(start), np.logaddexp.reduce(end))
+        out: NDArray[np.float64] = parts @ np.stack(slopes)
+        return out
 
     def _lifted(self, best: TopK, k: int, tail: float) -> TopK:
         """Labels ordered anew by probability times inverse propensity to the power of ``tail``."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.models.base import Model, State, Valid, count
+from longtail.models.base import Model, Spans, State, Valid, count
 from longtail.progress import Progress
 from longtail.topk import TopK
 
@@ -23,6 +23,7 @@ class Popularity(Model):
     """
 
     input = "anything"
+    weights_meaning = "nothing in a sample counts: all get the most frequent labels"
     presets: ClassVar = {"best": {}}
 
     def __init__(self) -> None:
@@ -40,6 +41,9 @@ class Popularity(Model):
         best = np.argsort(-self.label_counts, kind="stable")[:k]
         share = self.label_counts[best] / self.n_samples
         return TopK(np.tile(best, (count(X), 1)), np.tile(share, (count(X), 1)))
+
+    def _explain(self, one: Any, label: int) -> Spans:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
 
     def _state(self) -> State:
         return {}

@@ -7,6 +7,7 @@ order is that of b_j, which is a search by inner product.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -74,6 +75,20 @@ class ClusterSearch:
             parts = {"project": tail.project, "gain": tail.gain, "shift": tail.shift, "vectors": tail.index.V}
             out |= {f"tail{t}.{name}": part for name, part in parts.items()}
         return out
+
+    def log_odds(self, H: Floats, label: int) -> Doubles:
+        """The logit of a label's probability for each text vector [n, d]."""
+        place = int(np.flatnonzero(self.order == label)[0])
+        out = np.empty((len(H), 1), np.float32)
+        if place < len(self.head.V):
+            products(H, self.head.V[place, None], out)
+            return out[:, 0].astype(np.float64)
+        t = bisect_right(self.starts, place) - 1
+        tail, a, P = self.tails[t], np.empty_like(out), np.empty((len(H), len(self.tails[t].project)), np.float32)
+        products(H, self.clusters[t, None], a)
+        narrowed(H, tail.project, tail.gain, tail.shift, P)
+        products(P, tail.index.V[place - self.starts[t], None], out)
+        return chained(a.astype(np.float64), out)[:, 0]
 
     def topk(self, H: Floats, k: int, threads: int | None = None) -> TopK:
         """The k most probable labels of each text vector [n, d] with their probabilities, and all if there are fewer."""

@@ -63,6 +63,11 @@ class LabelIndex:
         """Number of label vectors."""
         return len(self.search.V)
 
+    def vector(self, label: int | np.integer[Any]) -> Floats:
+        """The vector of a label [d]."""
+        vector: Floats = self.search.V[label]
+        return vector
+
     def topk(self, Q: ArrayLike, k: int, threads: int | None = None) -> TopK:
         """The k labels with the largest inner products for each query [n, d], and all labels if there are fewer."""
         if k < 1:
