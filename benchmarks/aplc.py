@@ -20,7 +20,7 @@ N_SINGLE = 100  # texts that are predicted one by one
 METHODS: dict[str, dict[str, Any]] = {
     "aplc, bag": {"method": "aplc"},
     "aplc, MiniLM frozen": {"method": "aplc", "preset": "minilm"},
-    "aplc, MiniLM fine-tuned": {"method": "aplc", "encoder": "minilm", "max_length": 64, "epochs": 3},
+    "aplc, MiniLM fine-tuned": {"method": "aplc", "preset": "minilm-tuned"},
     "aplc, XLNet from scratch": {"method": "aplc", "encoder": "xlnet", "width": 128, "max_length": 64, "epochs": 5},
     "plt": {"method": "plt"},
     "plt, MiniLM beside TF-IDF": {"method": "plt", "dense": "minilm"},

@@ -48,7 +48,8 @@ class Aplc(Model):
 
     Presets: ``paper`` fine-tunes xlnet-base-cased, which must be in a folder or in the hub's cache, with the numbers of
     Tables 2 and 3 for the corpus that is most like yours. ``best`` is the defaults: a bag of token vectors, which a CPU
-    trains in minutes. ``minilm`` trains the layers over a frozen MiniLM, which reads each text once.
+    trains in minutes. ``minilm`` trains the layers over a frozen MiniLM, which reads each text once; ``minilm-tuned`` also
+    MiniLM's last two layers, for two epochs.
 
     >>> texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
     >>> Aplc(holdout=0).fit(texts, Y).topk(["an apple", "a rose"], k=1).ids.ravel().tolist()
@@ -62,6 +63,10 @@ class Aplc(Model):
         "minilm": {
             **{"encoder": "minilm", "trained_layers": 0, "max_length": 128, "hidden": 1024, "epochs": 60},
             **{"hidden_rate": 0.005, "head_rate": 0.005},
+        },
+        "minilm-tuned": {
+            **{"encoder": "minilm", "trained_layers": 2, "head_first": 10, "max_length": 96, "hidden": 1024},
+            **{"batch": 32, "epochs": 2},
         },
         "paper": {
             **{"encoder": "xlnet-base-cased", "paper": True, "encoder_dropout": 0.1, "dropout": 0.1, "head": None},

@@ -27,7 +27,7 @@ from longtail.kernels import Floats
 from longtail.nn.rows import RowTable
 
 HEAD = 64  # numbers of an attention head
-BATCH, TOKENS = 256, 16_384  # most rows and tokens of a batch that is encoded without a gradient
+BATCH, TOKENS = 256, 4096  # most rows and tokens of a batch that is encoded without a gradient; more leave the cache
 DROPOUTS = ("dropout", "attention_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "summary_last_dropout")
 
 
