@@ -29,7 +29,7 @@ TREE = LabelTree(np.array([3, 2, 1, 3, 0, 0, 0, 0, 0, 0]), np.array([INNER] * 4 
 
 def reader(n: int = 4, **changes: Any) -> Reader:
     torch.manual_seed(0)
-    out = Reader(12, 6, n, **{"frozen": False, "word_dropout": 0.0, "dropout": 0.0, **changes})
+    out = Reader(12, 6, n, **{"skip": False, "frozen": False, "word_dropout": 0.0, "dropout": 0.0, **changes})
     torch.nn.init.normal_(out.start)
     return out
 
@@ -244,18 +244,27 @@ def settings(**changes: Any) -> SimpleNamespace:
         "n_levels": 2,
         "n_runs": 2,
     }
-    of_net = {"width": 6, "hidden": 4, "fc": [5], "own": True, "frozen": False, "word_dropout": 0.0, "dropout": 0.0}
+    of_net = {
+        "width": 6,
+        "hidden": 4,
+        "fc": [5],
+        "skip": False,
+        "own": True,
+        "frozen": False,
+        "word_dropout": 0.0,
+        "dropout": 0.0,
+    }
     rest = {"negatives": "dynamic", "beam": 1, "warm_start": True, "rate": 0.01, "batch": 2, "epochs": 1}
     return SimpleNamespace(**{**of_loop, **of_run, **of_net, **rest, **changes})
 
 
-Y = sp.csr_array(np.eye(5, 6, dtype=np.float32))
+X, Y = sp.csr_array((5, 11), dtype=np.float32), sp.csr_array(np.eye(5, 6, dtype=np.float32))
 
 
 @pytest.mark.parametrize("warm", [True, False])
 def test_a_level_starts_from_the_one_above(warm: bool) -> None:
     """With next to no rate nothing moves, so what the levels have in common was copied."""
-    state, _ = fit(ROWS, Y, TREE, 12, None, settings(negatives="static", rate=1e-12, warm_start=warm), None, SILENT)
+    state, _ = fit(ROWS, X, Y, TREE, 12, None, settings(negatives="static", rate=1e-12, warm_start=warm), None, SILENT)
     for name in ("reader{}.table.weight", "reader{}.ahead.weight_hh_l0", "reader{}.start", "attention{}.first.weight"):
         same = np.allclose(state[name.format(0)], state[name.format(1)], atol=1e-9)
         assert same == (warm or name == "reader{}.start")  # which begins at 0
@@ -265,10 +274,10 @@ def test_a_level_starts_from_the_one_above(warm: bool) -> None:
 
 def test_dynamic_levels_share_a_reader_and_static_ones_have_their_own() -> None:
     for negatives, n_readers in (("dynamic", 1), ("static", 2)):
-        state, history = fit(ROWS, Y, TREE, 12, None, settings(negatives=negatives, epochs=2), None, SILENT)
+        state, history = fit(ROWS, X, Y, TREE, 12, None, settings(negatives=negatives, epochs=2), None, SILENT)
         assert sum(name.endswith("table.weight") for name in state) == n_readers
         assert [row["level"] for row in history] == ([1, 2, 2] if n_readers == 1 else [1, 1, 2, 2])
-    _, history = fit(ROWS, Y, TREE, 12, None, settings(warm_start=False), None, SILENT)
+    _, history = fit(ROWS, X, Y, TREE, 12, None, settings(warm_start=False), None, SILENT)
     assert [row["level"] for row in history] == [2]  # without a warm start all levels begin together
 
 

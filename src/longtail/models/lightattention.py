@@ -69,7 +69,15 @@ class LightAttention(Model):
     presets: ClassVar = {
         "best": {},
         "paper": {
-            **{"paper": True, "negatives": "dynamic", "width": 300, "own": False, "word_dropout": 0.2, "dropout": 0.5},
+            **{
+                "paper": True,
+                "negatives": "dynamic",
+                "width": 300,
+                "skip": False,
+                "own": False,
+                "word_dropout": 0.2,
+                "dropout": 0.5,
+            },
             **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
         },
     }
@@ -86,6 +94,7 @@ class LightAttention(Model):
         max_length: int = 500,
         hidden: int | None = None,
         fc: str | None = None,
+        skip: bool = True,
         own: bool = True,
         word_dropout: float = 0.2,
         dropout: float = 0.5,
@@ -103,7 +112,7 @@ class LightAttention(Model):
         clip: float = 1.0,
         average: str = "ema",
         average_from: int | None = None,
-        patience: int = 3,
+        patience: int = 5,
         holdout: float = 0.05,
         seed: int = 0,
         threads: int | None = None,
@@ -128,7 +137,8 @@ class LightAttention(Model):
         (paper 3 for AttentionXML). rate: Adam's. average_from: first epoch of swa. All others: as in aplc.
         """
         self.paper, self.vectors, self.frozen, self.width, self.max_length = paper, vectors, frozen, width, max_length
-        self.hidden, self.fc, self.own, self.word_dropout, self.dropout = hidden, fc, own, word_dropout, dropout
+        self.hidden, self.fc, self.skip, self.own = hidden, fc, skip, own
+        self.word_dropout, self.dropout = word_dropout, dropout
         self.negatives, self.leaf, self.levels, self.fanout, self.beam = negatives, leaf, levels, fanout, beam
         self.warm_start, self.n_trees, self.rate, self.batch, self.epochs = warm_start, n_trees, rate, batch, epochs
         self.schedule, self.clip, self.average, self.average_from = schedule, clip, average, average_from
@@ -200,13 +210,15 @@ class LightAttention(Model):
             raise missing_extra("torch", "nn", "Training lightattention") from error
         self._set_words()
         rows: Any = self.words.fit(X, progress).transform(X)
-        self.trees = self._grown(X, Y, progress)
+        weights = self.words.tfidf.transform(X)
+        self.trees = self._grown(weights, Y, progress)
         vectors = None
         if self.vectors is not None:
             vectors = word_vectors(self.vectors, [self.words.word(i) for i in range(self.words.n_words)], self.seed)
         if valid is not None:
             valid = self.words.transform(valid[0]), valid[1]
         elif self.holdout:
+            weights = held_out(weights, Y, self.holdout, self.seed)[0]
             rows, Y, valid = held_out(rows, Y, self.holdout, self.seed)
         self.arrays: list[State] = []
         self.history = []
@@ -214,7 +226,7 @@ class LightAttention(Model):
             depth = int(tree.depth.max())
             runs = {"number": number, "n_levels": depth, "n_runs": len(self.trees) * depth}
             s = SimpleNamespace(**{**self._chosen(), **runs, "seed": self.seed + number})
-            arrays, history = fit(rows, Y, tree, self.words.n_words, vectors, s, valid, progress)
+            arrays, history = fit(rows, weights, Y, tree, self.words.n_words, vectors, s, valid, progress)
             self.arrays.append(arrays)
             self.history += history
         self._loaded: Any = None
@@ -222,14 +234,14 @@ class LightAttention(Model):
     def _set_words(self) -> None:
         self.words = Words(max_length=self.max_length, threads=self.threads)
 
-    def _grown(self, X: Sequence[str], Y: sp.csr_array, progress: Progress) -> list[LabelTree]:
+    def _grown(self, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> list[LabelTree]:
         """The trees: of balanced halves, made shallow (algorithm 1); or labels below the root, where there is no tree."""
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
         s = self._chosen()
         if not self.halvings or s["levels"] == 1:
             flat = LabelTree(np.append(len(labels), np.zeros(len(labels))), np.append(INNER, labels))
             return [flat] * self.n_trees
-        V = pifa(self.words.tfidf.transform(X), Y, TERMS)
+        V = pifa(X, Y, TERMS)
         size = ceil(len(labels) / (1 << self.halvings))  # so that clusters of one size lie at one depth
         trees = []
         with progress.stage("clusters", self.n_trees) as stage:

@@ -17,31 +17,39 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
 from longtail.nn.rows import RowTable
 
+SPREAD = 0.3  # of the numbers of word vectors that are learned, at the start; about that of GloVe's
 SHARED = 2  # up to so many times a text's own candidates, the scores of all that the batch has come by one large product
 
 
 class Reader(torch.nn.Module):
-    """Word vectors and a BiLSTM: a text of T words -> H [T, 2n], what both directions know at each word."""
+    """Word vectors and a BiLSTM: a text of T words -> H [T, 2n], what both directions know at each word.
 
-    def __init__(self, n_words: int, d: int, n: int, *, frozen: bool, word_dropout: float, dropout: float) -> None:
+    With ``skip``, the word's vector stands beside them, H [T, 2n + d]: attention then finds the words themselves sooner than
+    the places where the BiLSTM remembers them.
+    """
+
+    def __init__(
+        self, n_words: int, d: int, n: int, *, skip: bool, frozen: bool, word_dropout: float, dropout: float
+    ) -> None:
         """d: numbers of a word vector. n: of each direction. frozen: word vectors are not trained.
 
         word_dropout: share of the numbers of word vectors that are dropped; dropout: of those of H.
         """
         super().__init__()
-        self.table = RowTable(n_words, d, std=d**-0.5)
+        self.table = RowTable(n_words, d, std=SPREAD)
         self.frozen, self.word_dropout, self.dropout = frozen, word_dropout, dropout
         self.ahead, self.back = (torch.nn.LSTM(d, n, batch_first=True) for _ in range(2))
         self.start = torch.nn.Parameter(torch.zeros(2, 2, 1, n))  # direction, hidden and cell state
-        self.width = 2 * n
+        self.skip, self.width = skip, 2 * n + d * skip
 
     def forward(self, rows: TokenRows) -> tuple[Tensor, Tensor]:
-        """H [B, T, 2n], and which of the T places are words [B, T]; a text without words is read as one unknown word."""
+        """H [B, T, width], and which of the T places are words [B, T]; a text without words is read as one unknown word."""
         device = self.start.device
         lengths = np.maximum(rows.lengths, 1)
         places, backwards, of = layout(rows.lengths)
         words = self.words(rows.ids, torch.from_numpy(of).to(device), len(rows))  # [1 + n_words, d], padding first
-        H = torch.cat([self.read(self.ahead, 0, words, places), self.read(self.back, 1, words, backwards)], 2)
+        own = [taken(words, places)] if self.skip else []
+        H = torch.cat([self.read(self.ahead, 0, words, places), self.read(self.back, 1, words, backwards), *own], 2)
         H = H * kept((len(rows), 1, self.width), self.dropout if self.training else 0, device)
         return H, torch.arange(places.shape[1], device=device) < torch.from_numpy(lengths).to(device)[:, None]
 
@@ -64,13 +72,16 @@ class Reader(torch.nn.Module):
         2.7 times as long on a CPU.
         """
         B, T = places.shape
-        at = torch.from_numpy(places).to(words.device)
         start = tuple(state.expand(1, B, -1).contiguous() for state in self.start[direction][:, None])
-        out: Tensor = lstm(words.index_select(0, at.ravel()).view(B, T, -1), start)[0]  # [B, T, n]
+        out: Tensor = lstm(taken(words, places), start)[0]  # [B, T, n]
         if direction == 0:
             return out
-        turned = turn(places) + T * np.arange(B)[:, None]
-        return out.reshape(B * T, -1).index_select(0, torch.from_numpy(turned).to(words.device).ravel()).view(B, T, -1)
+        return taken(out.reshape(B * T, -1), turn(places) + T * np.arange(B)[:, None])
+
+
+def taken(rows: Tensor, places: Longs) -> Tensor:
+    """Rows [n, d] at places [B, T], as [B, T, d]."""
+    return rows.index_select(0, torch.from_numpy(places.ravel()).to(rows.device)).view(*places.shape, -1)
 
 
 def layout(lengths: Longs) -> tuple[Longs, Longs, Longs]:

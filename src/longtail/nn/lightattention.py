@@ -23,6 +23,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from longtail.features.batches import length_batches
 from longtail.features.token_rows import TokenRows, ends
 from longtail.kernels import Floats, Longs
+from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import LabelTree
 from longtail.nn.attention import Attention, Reader
 from longtail.nn.attention_search import (
@@ -47,6 +48,7 @@ from longtail.topk import TopK
 
 M = TypeVar("M", bound=torch.nn.Module)
 
+TERMS, SHARP = 128, 6.0  # words of a node that its attention starts at; its score of a word that were all of them
 WARM_EPOCHS = 1  # that the levels above train alone, before the next one joins
 
 
@@ -75,6 +77,19 @@ def given_nodes(candidates: TokenRows) -> Longs:
     return np.where(there, nodes, NONE)
 
 
+def towards_own_words(reader: Reader, attention: Attention, Y: sp.csr_array, X: sp.csr_array) -> None:
+    """Let the attention of each node start at the words that its texts have and those of other nodes have not.
+
+    Y: [n, n_nodes]. X: [n, n_words - 1] TF-IDF. Only the part of an attention row that meets word vectors can tell.
+    """
+    vectors = reader.table.weight.detach().cpu().numpy()
+    centres = pifa(X, Y, TERMS) @ vectors[1:]  # [n_nodes, d]
+    centres -= centres.mean(0)
+    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+    centres *= SHARP / np.maximum(lengths, 1e-6) / np.linalg.norm(vectors, axis=1).mean()
+    attention.rows.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
+
+
 def optimizer(net: torch.nn.Module, readers: Sequence[Reader], rate: float) -> Joint:
     """Adam; tables of word vectors and of attention rows by one that updates only the rows in use."""
     frozen = {reader.table.weight for reader in readers if reader.frozen}
@@ -84,6 +99,7 @@ def optimizer(net: torch.nn.Module, readers: Sequence[Reader], rate: float) -> J
 
 def fit(
     rows: TokenRows,
+    X: sp.csr_array,
     Y: sp.csr_array,
     tree: LabelTree,
     n_words: int,
@@ -94,7 +110,7 @@ def fit(
 ) -> tuple[dict[str, NDArray[Any]], list[dict[str, float]]]:
     """Train the networks of one tree with settings ``s`` of the method; return the arrays for prediction and the history.
 
-    vectors: of the words [n_words, d], if they are pretrained.
+    X: TF-IDF of the same texts and words. vectors: of the words [n_words, d], if they are pretrained.
     """
     torch.manual_seed(s.seed)
     device, levels, aims = device_of(s.device), levels_of(tree), targets(tree, Y)
@@ -105,21 +121,24 @@ def fit(
 
     def new_reader() -> Reader:
         d = s.width if vectors is None else vectors.shape[1]
-        reader = Reader(n_words, d, s.hidden, frozen=s.frozen, word_dropout=s.word_dropout, dropout=s.dropout)
+        dropped = {"word_dropout": s.word_dropout, "dropout": s.dropout}
+        reader = Reader(n_words, d, s.hidden, skip=s.skip, frozen=s.frozen, **dropped)
         if vectors is not None:
             reader.table.weight.data.copy_(torch.from_numpy(vectors))
         return reader.to(device)
 
     with torch_threads(s.threads):
         for depth, level in enumerate(levels):
-            attention = Attention(level.n, 2 * s.hidden, s.fc, own=s.own).to(device)
             reader = new_reader() if not parts or (static and not s.warm_start) else parts[-1][0]
             candidates = None
             if static and parts:
                 candidates = static_candidates(parts, levels[:depth], rows, aims[:depth], s.beam)
                 reader = deepcopy(reader)
+            attention = Attention(level.n, reader.width, s.fc, own=s.own).to(device)
             n_all = len(rows) * (level.n if depth == 0 else min(s.beam * level.most, level.n))
             attention.last.bias.data.fill_(log((aims[depth].nnz + 1) / (n_all + 1)))  # begin at how many are true
+            if s.skip:
+                towards_own_words(reader, attention, aims[depth], X)
             if parts and s.warm_start:
                 attention.start_from(parts[-1][1])
             parts.append((reader, attention))
@@ -208,7 +227,8 @@ def restored(state: dict[str, NDArray[Any]], device: str) -> list[Part]:
         of_reader, own = inside(state, f"reader{number}."), inside(state, f"attention{number}.")
         if of_reader:
             (n_words, d), n = of_reader["table.weight"].shape, of_reader["start"].shape[-1]
-            reader = filled(Reader(n_words, d, n, frozen=True, word_dropout=0, dropout=0), of_reader)
+            skip = own["rows.weight"].shape[1] > 2 * n
+            reader = filled(Reader(n_words, d, n, skip=skip, frozen=True, word_dropout=0, dropout=0), of_reader)
         else:
             reader = out[-1][0]
         n_middle = sum(name.startswith("middle.") and name.endswith(".bias") for name in own)
