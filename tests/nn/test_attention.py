@@ -19,7 +19,16 @@ from longtail.labelspace.tree import INNER, LabelTree
 from longtail.nn import attention as attention_module
 from longtail.nn.attention import Attention, Reader
 from longtail.nn.attention_search import NONE, among, best_nodes, descended, levels_of, n_candidates, targets
-from longtail.nn.lightattention import arrays, fit, given_nodes, loss_of, optimizer, restored, static_candidates
+from longtail.nn.lightattention import (
+    arrays,
+    fit,
+    given_nodes,
+    loss_of,
+    optimizer,
+    restored,
+    static_candidates,
+    towards_own_words,
+)
 from longtail.progress import SILENT
 
 ROWS = TokenRows.of([[1, 2, 3, 4], [], [7], [5, 6, 9], [3, 3]])
@@ -73,6 +82,14 @@ def test_texts_of_any_length_beside_others(length: int) -> None:
     alone = node(*own(TokenRows.of([[2] * length])), np.arange(3))
     beside = node(*own(TokenRows.of([[1, 5], [2] * length, []])), np.arange(3))[1:2]
     assert torch.isfinite(alone).all() and torch.allclose(alone, beside, atol=1e-4)
+
+
+def test_a_word_may_stand_beside_what_is_read_of_it() -> None:
+    H, mask = reader(skip=True)(ROWS)
+    plain, _ = reader()(ROWS)
+    assert torch.equal(H[:, :, :8], plain) and H.shape[2] == 8 + 6
+    vectors = reader().table.weight[torch.from_numpy(ROWS.padded()[0])]
+    assert torch.equal(H[mask][:, 8:], vectors[mask])
 
 
 def test_dropout_is_drawn_once_for_a_text_and_only_in_training() -> None:
@@ -270,6 +287,19 @@ def test_a_level_starts_from_the_one_above(warm: bool) -> None:
         assert same == (warm or name == "reader{}.start")  # which begins at 0
     assert state["attention0.rows.weight"].shape == (3, 8) and state["attention1.rows.weight"].shape == (6, 8)
     assert not np.array_equal(state["attention0.rows.weight"], state["attention1.rows.weight"][:3])  # drawn anew
+
+
+def test_attention_starts_at_the_words_of_a_nodes_texts() -> None:
+    own, node = reader(skip=True), attention(3, width=14)
+    torch.nn.init.normal_(own.table.weight, generator=torch.Generator().manual_seed(1))
+    TF = np.zeros((6, 11), np.float32)
+    TF[np.arange(6), [0, 0, 1, 1, 2, 2]] = 1  # the words 1, 2 and 3, each in the texts of a node
+    TF[:, 3] = 0.5  # and one that all have
+    before = node.rows.weight.detach().clone()
+    towards_own_words(own, node, sp.csr_array(np.repeat(np.eye(3, dtype=np.float32), 2, axis=0)), sp.csr_array(TF))
+    scores = (node.rows.weight[:, 8:] @ own.table.weight[1:5].T).detach()
+    assert scores[:, :3].argmax(1).tolist() == [0, 1, 2] and (scores.diagonal() > scores[:, 3]).all()
+    assert torch.equal(node.rows.weight[:, :8], before[:, :8])  # what meets the BiLSTM stays random
 
 
 def test_dynamic_levels_share_a_reader_and_static_ones_have_their_own() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import BIG, DataError, SettingError, check_settings, missing_extra
+from longtail.features.token_rows import TokenRows
 from longtail.features.word_vectors import word_vectors
 from longtail.features.words import Words
 from longtail.kernels import Floats, Longs
@@ -151,12 +152,12 @@ class LightAttention(Model):
         return "probability"
 
     @property
-    def label_tree(self) -> LabelTree:
-        """The first tree."""
-        return self.trees[0]
+    def label_tree(self) -> LabelTree | None:
+        """The first tree, if there are clusters."""
+        return self.trees[0] if self.trees[0].depth.max() > 1 else None
 
     @property
-    def halvings(self) -> int:
+    def _halvings(self) -> int:
         """How often the labels are divided in two, until clusters are small enough; 0 where there is no tree."""
         if self.negatives == "all" or (self.negatives is None and self.n_seen <= FLAT):
             return 0
@@ -170,7 +171,7 @@ class LightAttention(Model):
         else:
             small = min(max(2 ** round(log2(self.n_samples / 128)), 16), 64)  # few samples, smaller steps
             rest = dict(zip(NAMES, (128, "128", small, 10, 0, False), strict=True))
-        doublings = self.halvings
+        doublings = self._halvings
         n_clusters, size = 1 << doublings, ceil(self.n_seen / (1 << doublings))
         steps = max(int(log2(self.fanout)), 1)
         rest["levels"] = 1 if not doublings else 2 + max(ceil((doublings - TOP_DOUBLINGS) / steps), 0)
@@ -238,11 +239,11 @@ class LightAttention(Model):
         """The trees: of balanced halves, made shallow (algorithm 1); or labels below the root, where there is no tree."""
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
         s = self._chosen()
-        if not self.halvings or s["levels"] == 1:
+        if not self._halvings or s["levels"] == 1:
             flat = LabelTree(np.append(len(labels), np.zeros(len(labels))), np.append(INNER, labels))
             return [flat] * self.n_trees
         V = pifa(X, Y, TERMS)
-        size = ceil(len(labels) / (1 << self.halvings))  # so that clusters of one size lie at one depth
+        size = ceil(len(labels) / (1 << self._halvings))  # so that clusters of one size lie at one depth
         trees = []
         with progress.stage("clusters", self.n_trees) as stage:
             for number in range(self.n_trees):
@@ -279,6 +280,7 @@ class LightAttention(Model):
 
     def _best(self, X: Sequence[str], k: int, wide: int, beam: int) -> TopK:
         """The k best labels by the mean over the trees, each of which gives its ``wide`` best."""
+        networks = self._networks()
         from longtail.nn.attention_search import best_nodes
         from longtail.nn.loop import torch_threads
 
@@ -286,7 +288,7 @@ class LightAttention(Model):
         ids, scores = np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32)
         found = []
         with torch_threads(self.threads):
-            for parts, levels, labels in self._networks():
+            for parts, levels, labels in networks:
                 best = best_nodes(parts, levels, rows, beam=beam, k=wide)
                 found.append((np.where(best.ids >= 0, labels[best.ids], NO_LABEL), best.scores))
         average_rows(np.stack([f[0] for f in found]), np.stack([f[1] for f in found]), ids, scores)
@@ -297,14 +299,13 @@ class LightAttention(Model):
         self._must_be_fitted()
         if not 0 <= label < self.n_labels or not self.label_counts[label]:
             raise DataError(f"there is no label {label} that was seen in training", mend="Give one that is predicted")
+        networks = self._networks()
         import torch
-
-        from longtail.features.token_rows import TokenRows
 
         ids, starts, ends = self.words.spans(text)
         weights = np.zeros(len(ids), np.float32)
         with torch.no_grad():
-            for parts, _, labels in self._networks():
+            for parts, _, labels in networks:
                 reader, attention = parts[-1]
                 node = np.flatnonzero(labels == label)
                 H, mask = reader(TokenRows(ids, np.array([0, len(ids)])))
