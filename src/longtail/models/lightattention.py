@@ -91,14 +91,14 @@ class LightAttention(Model):
         paper: bool = False,
         vectors: str | None = None,
         frozen: bool | None = None,
-        width: int = 256,
+        width: int = 128,
         max_length: int = 500,
         hidden: int | None = None,
         fc: str | None = None,
         skip: bool = True,
         own: bool = True,
         word_dropout: float = 0.2,
-        dropout: float = 0.5,
+        dropout: float = 0.3,
         negatives: str | None = None,
         leaf: int = 16,
         levels: int | None = None,
@@ -106,7 +106,7 @@ class LightAttention(Model):
         beam: int | None = None,
         warm_start: bool = True,
         n_trees: int = 1,
-        rate: float = 2e-3,
+        rate: float = 5e-3,
         batch: int | None = None,
         epochs: int | None = None,
         schedule: str = "linear",
@@ -170,7 +170,7 @@ class LightAttention(Model):
             rest = dict(zip(NAMES, like(self.n_samples, self.n_seen), strict=True))
         else:
             small = min(max(2 ** round(log2(self.n_samples / 128)), 16), 64)  # few samples, smaller steps
-            rest = dict(zip(NAMES, (128, "128", small, 10, 0, False), strict=True))
+            rest = dict(zip(NAMES, (64, "128", small, 10, 0, False), strict=True))
         doublings = self._halvings
         n_clusters, size = 1 << doublings, ceil(self.n_seen / (1 << doublings))
         steps = max(int(log2(self.fanout)), 1)

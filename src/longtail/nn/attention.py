@@ -146,8 +146,8 @@ class Attention(torch.nn.Module):
         # W m_j + b = Σ α_ij (W h_i + b): to go through the layer word by word costs less than node by node
         M = torch.bmm(weights.transpose(1, 2), self.first(H))  # [B, C, fc]
         for layer in self.middle:
-            M = layer(M.relu())
-        M = M.relu()
+            M = layer(M.relu_())
+        M = M.relu_()
         if self.own is None:
             out: Tensor = self.last(M)[:, :, 0]
             return out
@@ -163,4 +163,6 @@ class Attention(torch.nn.Module):
         """α of eq. 2: how much of each node's attention each word has [B, T, C]; those of the words sum to 1."""
         rows = self.rows.lookup(nodes)  # [C, 2n] or [B, C, 2n]
         scores = H @ rows.mT  # [B, T, C]
-        return scores.masked_fill(~mask[:, :, None], -torch.inf).softmax(1)
+        with torch.no_grad():  # in place: what has no weight gets no gradient anyway
+            scores.masked_fill_(~mask[:, :, None], -torch.inf)
+        return scores.softmax(1)
