@@ -21,6 +21,7 @@ from longtail.nn.attention import Attention, Reader
 from longtail.nn.attention_search import NONE, among, best_nodes, descended, levels_of, n_candidates, targets
 from longtail.nn.lightattention import (
     arrays,
+    begin_at_frequencies,
     fit,
     given_nodes,
     loss_of,
@@ -300,6 +301,16 @@ def test_attention_starts_at_the_words_of_a_nodes_texts() -> None:
     scores = (node.rows.weight[:, 8:] @ own.table.weight[1:5].T).detach()
     assert scores[:, :3].argmax(1).tolist() == [0, 1, 2] and (scores.diagonal() > scores[:, 3]).all()
     assert torch.equal(node.rows.weight[:, :8], before[:, :8])  # what meets the BiLSTM stays random
+
+
+def test_scores_start_at_the_frequencies_of_nodes() -> None:
+    Y = sp.csr_array(np.array([[1, 0], [1, 0], [1, 1], [0, 0]], np.float32))
+    for own, expected in ((True, [4 / 6, 2 / 6]), (False, [0.5, 0.5])):  # (n + 1) / (N + 2), or their middle
+        node = Attention(2, 8, [5], own=own)
+        torch.nn.init.zeros_(node.last.weight)
+        begin_at_frequencies(node, Y, 2)
+        got = node(*reader()(ROWS), np.arange(2)).sigmoid()
+        assert torch.allclose(got, torch.tensor(expected).expand(5, 2), atol=1e-6)
 
 
 def test_dynamic_levels_share_a_reader_and_static_ones_have_their_own() -> None:

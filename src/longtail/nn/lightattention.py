@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from math import log
 from typing import Any, TypeVar
 
 import numpy as np
@@ -90,6 +89,16 @@ def towards_own_words(reader: Reader, attention: Attention, Y: sp.csr_array, X: 
     attention.rows.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
 
 
+def begin_at_frequencies(attention: Attention, Y: sp.csr_array, n_candidates: int) -> None:
+    """Let biases start where the scores fit how often nodes [n, n_nodes] are true when they are candidates."""
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    shown = np.maximum(Y.shape[0] * n_candidates / Y.shape[1], counts)  # in the mean of the nodes
+    odds = np.log((counts + 1) / (shown - counts + 1))
+    attention.last.bias.data.fill_(float(odds.mean()))
+    if attention.own is not None:
+        attention.own.weight.data[:, -1] = torch.from_numpy((odds - odds.mean()).astype(np.float32))
+
+
 def optimizer(net: torch.nn.Module, readers: Sequence[Reader], rate: float) -> Joint:
     """Adam; tables of word vectors and of attention rows by one that updates only the rows in use."""
     frozen = {reader.table.weight for reader in readers if reader.frozen}
@@ -135,12 +144,11 @@ def fit(
                 candidates = static_candidates(parts, levels[:depth], rows, aims[:depth], s.beam)
                 reader = deepcopy(reader)
             attention = Attention(level.n, reader.width, s.fc, own=s.own).to(device)
-            n_all = len(rows) * (level.n if depth == 0 else min(s.beam * level.most, level.n))
-            attention.last.bias.data.fill_(log((aims[depth].nnz + 1) / (n_all + 1)))  # begin at how many are true
             if s.skip:
                 towards_own_words(reader, attention, aims[depth], X)
             if parts and s.warm_start:
                 attention.start_from(parts[-1][1])
+            begin_at_frequencies(attention, aims[depth], min(level.n, s.beam * level.most) if parts else level.n)
             parts.append((reader, attention))
             last = depth + 1 == len(levels)
             if static or last or s.warm_start:
