@@ -21,7 +21,7 @@ from longtail.kernels import Floats, Longs
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import balanced_tree, compressed, levelled
 from longtail.labelspace.tree import INNER, LabelTree
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import Model, State, Valid, inside
 from longtail.models.holdout import held_out
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
@@ -345,8 +345,3 @@ def like(n_samples: int, n_labels: int) -> tuple[Any, ...]:
     (40, 200)
     """
     return TABLES[min(TABLES, key=lambda size: log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2)]
-
-
-def inside(arrays: State, prefix: str) -> State:
-    """The arrays of a part, under their own names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
