@@ -169,7 +169,7 @@ class LightAttention(Model):
         if self.paper:
             rest = dict(zip(NAMES, like(self.n_samples, self.n_seen), strict=True))
         else:
-            small = min(max(2 ** round(log2(self.n_samples / 128)), 16), 64)  # few samples, smaller steps
+            small = min(max(2 ** round(log2(self.n_samples / 192)), 16), 64)  # few samples, smaller steps
             rest = dict(zip(NAMES, (64, "128", small, 10, 0, False), strict=True))
         doublings = self._halvings
         n_clusters, size = 1 << doublings, ceil(self.n_seen / (1 << doublings))
@@ -284,13 +284,17 @@ class LightAttention(Model):
         from longtail.nn.attention_search import best_nodes
         from longtail.nn.loop import torch_threads
 
-        rows = self.words.transform(X)
-        ids, scores = np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32)
-        found = []
+        rows, found = self.words.transform(X), []
         with torch_threads(self.threads):
             for parts, levels, labels in networks:
                 best = best_nodes(parts, levels, rows, beam=beam, k=wide)
                 found.append((np.where(best.ids >= 0, labels[best.ids], NO_LABEL), best.scores))
+        if len(found) == 1:
+            ids, scores = found[0]
+            order = np.lexsort((ids, -scores), axis=1)  # nodes with the same score were in the order of the tree
+            ids, scores = (np.take_along_axis(array, order, 1) for array in (ids, scores))
+            return TopK(ids, np.where(ids >= 0, np.exp(scores), scores))
+        ids, scores = np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32)
         average_rows(np.stack([f[0] for f in found]), np.stack([f[1] for f in found]), ids, scores)
         return TopK(ids, scores)
 
