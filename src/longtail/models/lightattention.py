@@ -58,8 +58,9 @@ class LightAttention(Model):
     Presets: ``paper`` is LightAttention with the numbers of AttentionXML's code, for its corpus that is most like yours:
     dynamic negatives over clusters of 16 labels, word vectors of 300 numbers (give GloVe's with ``vectors``), Adam with a
     constant rate, means of weights (SWA). ``best`` is the defaults, for a CPU: all labels are scored up to 2,048 of them; a
-    narrower network, in which labels also have an output vector of their own; a falling rate, moving averages of weights,
-    fewer epochs. In both, dropout is drawn once for a text, not for each of its words.
+    narrower network, in which attention also meets the words themselves and starts at those of the label's texts, and labels
+    have an output vector of their own; a falling rate, moving averages of weights, fewer epochs. In both, dropout is drawn
+    once for a text, not for each of its words.
 
     >>> texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
     >>> LightAttention(holdout=0).fit(texts, Y).topk(["an apple", "a rose"], k=1).ids.ravel().tolist()
@@ -127,15 +128,16 @@ class LightAttention(Model):
         vectors, a file in GloVe's or word2vec's text format, or wordllama; by default they are learned, ``width`` numbers
         each (paper: GloVe, 300). frozen: pretrained vectors are not trained. max_length: words of a text that are read
         (paper 500). hidden: n, numbers of each direction of the BiLSTM (paper 256 or 512). fc: widths of the fully
-        connected layers, such as "512-256" (paper 256 or 512-256). own: labels have an output vector and a bias of their
-        own (paper: no). word_dropout, dropout: share of the numbers of word vectors and of the BiLSTM's that is dropped
-        (paper 0.2, 0.5). negatives: the labels that a text's loss looks at: all; static, those of clusters chosen once
-        (AttentionXML); dynamic, those of the clusters that the network itself finds at each step; by default all of up to
-        2,048 labels, else dynamic. leaf: most labels of a cluster. levels: of the tree, counting that of the labels; by
-        default 2, and more above 65,536 labels. fanout: children of a node between levels, a power of two (K of algorithm
-        1; paper 8). beam: clusters that are opened, by default those of about 384 labels, but a quarter of all at most.
-        warm_start: each level starts from the one above. n_trees: trees, each with networks of its own, that are averaged
-        (paper 3 for AttentionXML). rate: Adam's. average_from: first epoch of swa. All others: as in aplc.
+        connected layers, such as "512-256" (paper 256 or 512-256). skip: attention meets the word's vector beside the
+        BiLSTM's, and starts at the words of the label's texts (paper: no). own: labels have an output vector and a bias of
+        their own (paper: no). word_dropout, dropout: share of the numbers of word vectors and of what attention reads that
+        is dropped (paper 0.2, 0.5). negatives: the labels that a text's loss looks at: all; static, those of clusters
+        chosen once (AttentionXML); dynamic, those of the clusters that the network itself finds at each step; by default
+        all of up to 2,048 labels, else dynamic. leaf: most labels of a cluster. levels: of the tree, counting that of the
+        labels; by default 2, and more above 65,536 labels. fanout: children of a node between levels, a power of two (K of
+        algorithm 1; paper 8). beam: clusters that are opened, by default those of about 384 labels, but a quarter of all
+        at most. warm_start: each level starts from the one above. n_trees: trees, each with networks of its own, that are
+        averaged (paper 3 for AttentionXML). rate: Adam's. average_from: first epoch of swa. All others: as in aplc.
         """
         self.paper, self.vectors, self.frozen, self.width, self.max_length = paper, vectors, frozen, width, max_length
         self.hidden, self.fc, self.skip, self.own = hidden, fc, skip, own
