@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from longtail.errors import DataError, SettingError
 from longtail.labelspace.clustering import halves, k_clusters
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
-from longtail.labelspace.grow import balanced_tree, compressed, hierarchy_tree, huffman_tree, k_means_tree
+from longtail.labelspace.grow import balanced_tree, compressed, hierarchy_tree, huffman_tree, k_means_tree, levelled
 from longtail.labelspace.tree import INNER, LabelTree, imported, tree_from_parents
 
 
@@ -130,6 +130,29 @@ def test_compression_takes_leaves_at_different_depths() -> None:
     shallow = compressed(tree, 2)
     assert sorted(shallow.label[shallow.label != INNER].tolist()) == list(range(13))
     assert shallow.n_nodes < tree.n_nodes
+
+
+def test_algorithm_1_on_a_tree_made_by_hand() -> None:
+    """Labels 0 … 15 below a binary tree of depth 4; K = 2² and H = 2 keep the eight parents of leaves and the two above."""
+    deep = LabelTree(np.array([2] * 15 + [0] * 16), np.array([INNER] * 15 + list(range(16))))
+    shallow = compressed(deep, 2, height=2)
+    assert shallow.n_children.tolist() == [2, 4, 4, *[2] * 8, *[0] * 16]
+    assert shallow.label[11:].tolist() == list(range(16))
+    wide = compressed(deep, 2, height=1)  # S₁ is the root: clusters and labels
+    assert wide.n_children.tolist() == [8, *[2] * 8, *[0] * 16]
+    assert compressed(deep, 2).n_children.tolist() == shallow.n_children.tolist()  # the root comes after two steps anyway
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=20))
+def test_levelled_leaves_lie_at_one_depth_and_stay_where_they_were(counts: list[int]) -> None:
+    tree = huffman_tree(counts)
+    level = levelled(tree)
+    leaves = level.label != INNER
+    assert set(level.depth[leaves]) == {tree.depth.max()}
+    assert sorted(level.label[leaves]) == sorted(tree.label[tree.label != INNER])
+    Y = sp.csr_array(np.eye(len(counts), dtype=np.float32))
+    before, after = (sorted(map(tuple, t.samples_by_node(Y).toarray().T.tolist())) for t in (tree, level))
+    assert set(before) == set(after)  # the same sets of labels below nodes
 
 
 @given(st.integers(0, 1000))

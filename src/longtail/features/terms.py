@@ -213,3 +213,34 @@ def locate_terms(text: Bytes, min_chars: int, ngrams: int, keys: Hashes, ids: In
                 spans[n_found, 0], spans[n_found, 1] = places[a, 0], places[b, 1]
                 n_found += 1
     return found[:n_found].copy(), spans[:n_found].copy()
+
+
+@kernel
+def number_words(
+    text: Bytes,
+    offsets: Longs,  # [n_texts + 1]
+    most: int,  # words of a text that are kept, its first
+    keys: Hashes,
+    ids: Ints,
+    indptr: Longs,  # [n_texts + 1] out
+) -> tuple[Ints, Longs]:
+    """The words of some texts in their order: one above their ids, 0 if unknown; and their [start, end) in ``text``."""
+    longest, room = 0, 0
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+        room += min((offsets[i + 1] - offsets[i]) // 2 + 1, most)
+    words, places = np.empty(longest // 2 + 1, np.uint64), np.empty((longest // 2 + 1, 2), np.int64)
+    numbers, spans = np.zeros(room, np.int32), np.empty((room, 2), np.int64)
+    p = 0
+    indptr[0] = 0
+    for i in range(len(offsets) - 1):
+        n = min(find_words(text, offsets[i], offsets[i + 1], 1, words, places), most)
+        for a in range(n):
+            h = term_hash(words, a, a)
+            slot = find_slot(keys, h)
+            if keys[slot] == h:
+                numbers[p] = ids[slot] + 1
+            spans[p, 0], spans[p, 1] = places[a, 0], places[a, 1]
+            p += 1
+        indptr[i + 1] = p
+    return numbers[:p].copy(), spans[:p].copy()

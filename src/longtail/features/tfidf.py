@@ -98,7 +98,7 @@ class Tfidf:
             text, offsets = encoded(texts[part])
             indptr = np.empty(len(offsets), np.int32)
             setting = (self.min_chars, self.ngrams, self.sublinear)
-            return indptr, *terms.weigh_terms(text, offsets, *setting, self._keys, self._ids, self.idf, indptr)
+            return indptr, *terms.weigh_terms(text, offsets, *setting, self.keys, self.ids, self.idf, indptr)
 
         slices = chunks([len(text) for text in texts])
         parts = list(parallel(vectors, slices, self.threads if len(slices) > 1 else 1))
@@ -115,7 +115,7 @@ class Tfidf:
         [[0, 0], [3, 18], [8, 23]]
         """
         content, _ = encoded([text])
-        found, spans = terms.locate_terms(content, self.min_chars, self.ngrams, self._keys, self._ids)
+        found, spans = terms.locate_terms(content, self.min_chars, self.ngrams, self.keys, self.ids)
         of = characters(text, content)
         return found, of[spans[:, 0]], of[spans[:, 1] - 1] + 1
 
@@ -135,9 +135,10 @@ class Tfidf:
         return self
 
     def _index(self) -> None:
+        """Make the table that finds terms: their hashes, and their ids."""
         n_slots = table_size(self.n_features)
-        self._keys, self._ids = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32)
-        terms.index_terms(self.terms, self.offsets, self._keys, self._ids)
+        self.keys, self.ids = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32)
+        terms.index_terms(self.terms, self.offsets, self.keys, self.ids)
 
     def _count(self, text: Bytes, offsets: Longs, progress: Progress) -> tuple[NDArray[np.int32], Longs]:
         """Document frequency of every term and one place where it stands."""

@@ -125,18 +125,20 @@ def hierarchy_tree(parents: Sequence[Sequence[str]], names: Sequence[str], label
     return tree_from_parents(parent, label)
 
 
-def compressed(tree: LabelTree, steps: int) -> LabelTree:
+def compressed(tree: LabelTree, steps: int, height: int | None = None) -> LabelTree:
     """A shallow, wide tree from a deep one (LightAttention, algorithm 1).
 
-    Kept are the parents of leaves, their ancestors ``steps`` above, those ``steps`` above these, and so on to the root; a
-    kept node hangs below the nearest kept one above it.
+    Kept are the parents of leaves (S₀), their ancestors ``steps`` above (S₁), those ``steps`` above these, and so on; the
+    root is S_height, or the first to be reached without a height. A kept node hangs below the nearest kept one above it.
     """
     level = np.unique(tree.parent[tree.n_children == 0])
     kept = np.zeros(tree.n_nodes, bool)
     kept[0] = True
     kept[tree.n_children == 0] = True
-    while len(level) and level.max() > 0:
+    n_kept = 0
+    while len(level) and level.max() > 0 and n_kept != height:
         kept[level] = True
+        n_kept += 1
         for _ in range(steps):
             level = np.maximum(tree.parent[level], 0)
         level = np.unique(level)
@@ -145,3 +147,19 @@ def compressed(tree: LabelTree, steps: int) -> LabelTree:
         parent[loose] = tree.parent[parent[loose]]
     number = np.cumsum(kept) - 1
     return tree_from_parents(np.where(parent >= 0, number[parent], -1)[kept], tree.label[kept])
+
+
+def levelled(tree: LabelTree) -> LabelTree:
+    """The same tree with all leaves at its largest depth: a leaf above hangs there by a chain of only children.
+
+    >>> levelled(LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 7, 3, 5]))).n_children.tolist()
+    [2, 2, 1, 0, 0, 0]
+    """
+    parent, label = tree.parent.tolist(), tree.label.tolist()
+    missing = tree.depth.max() - tree.depth
+    for leaf in np.flatnonzero((tree.n_children == 0) & (missing > 0)).tolist():
+        for _ in range(missing[leaf]):
+            parent.append(parent[leaf])  # goes between the leaf and what it hung on
+            label.append(INNER)
+            parent[leaf] = len(parent) - 1
+    return tree_from_parents(parent, label)

@@ -19,7 +19,7 @@ from longtail.features.token_rows import TokenRows, without_each
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
-from longtail.models.base import WITHOUT, Model, Spans, State, Valid
+from longtail.models.base import WITHOUT, Model, Spans, State, Valid, inside
 from longtail.models.holdout import held_out
 from longtail.models.saved_encoder import SavedEncoder
 from longtail.nn.schedule import schedule
@@ -279,11 +279,6 @@ def like(n_samples: int, n_labels: int) -> tuple[float, ...]:
         return log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2
 
     return TABLES[min(TABLES, key=distance)]
-
-
-def inside(arrays: State, prefix: str) -> State:
-    """The arrays of a part, under their own names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def halved(arrays: State) -> State:

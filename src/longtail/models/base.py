@@ -238,3 +238,8 @@ class Model(ABC):
 def count(X: Any) -> int:
     """Number of samples."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def inside(arrays: State, prefix: str) -> State:
+    """The arrays of a part, under their own names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
