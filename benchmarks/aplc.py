@@ -37,7 +37,7 @@ FIGURE_5: dict[str, dict[str, Any]] = {
 TRADE: dict[str, dict[str, Any]] = {
     f"{title}, {length} tokens": {"preset": "minilm-tuned", "trained_layers": n, "max_length": length}
     for title, n in {"none of 6 layers": 0, "1 layer": 1, "2 layers": 2, "6 layers and tokens": None}.items()
-    for length in (32, 64, 128)
+    for length in (32, 64)
 }
 
 
