@@ -97,7 +97,7 @@ def main() -> None:
     sides = []
     for side in ("train", "test"):
         data = corpus(CORPUS, side)
-        names = [[data.labels.names[j].replace(" ", "_") for j in data.Y[i].indices] for i in range(data.n_samples)]
+        names = [[data.labels.names[j].replace(" ", "_") for j in data.Y[i : i + 1].indices] for i in range(data.n_samples)]
         sides.append([[text, of] for text, of in zip(data.texts or [], names, strict=True)])
     some = np.sort(np.random.default_rng(0).permutation(len(sides[0]))[:N_TRAIN])
     train = [sides[0][i] for i in some]
