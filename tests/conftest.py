@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import settings
 
 from longtail import Dataset, Labels
@@ -35,6 +36,12 @@ def make_corpus(n_samples: int, seed: int) -> Dataset:
         texts.append(" ".join(random.permutation(words)))
         labels.append(mine)
     return Dataset.from_texts(texts, labels)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Of torch: under load, the second makes tiny models many times slower."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -26,14 +26,6 @@ from longtail.nn.validation import mean_precision
 QUICK: dict[str, Any] = {"width": 16, "layers": 1, "hidden": 16, "threads": 1, "n_pieces": 200}
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def settings(**changes: Any) -> SimpleNamespace:
     model = Aplc(**{**QUICK, **changes})
     model.n_samples, model.label_counts = 100, np.array([9, 5, 3, 1], np.int32)

@@ -31,15 +31,6 @@ from longtail.nn.validation import mean_precision, nearest
 Data = tuple[sp.csr_array, sp.csr_array]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Under load, the second makes tiny models many times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def toy() -> Data:
     """Eight labels with three words each, one or two labels a sample; label 8 has no sample."""

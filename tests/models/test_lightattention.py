@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 
 import longtail
 from longtail import Dataset, Tagger
@@ -26,14 +25,6 @@ KINDS: list[dict[str, Any]] = [
     {"negatives": "dynamic", **TREE, "own": False, "warm_start": False, "fc": "16-8", "epochs": 20},
     {"negatives": "static", "leaf": 1, "levels": 3, "fanout": 2, "beam": 2},
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def sized(n_samples: int, n_labels: int, **settings: Any) -> dict[str, Any]:
