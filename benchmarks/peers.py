@@ -24,7 +24,11 @@ from common import ROOT, THREADS, cache, memory, note
 PINS = {
     "faiss": ["faiss-cpu==1.15.1", "numpy", "scipy"],
     "libmultilabel": ["libmultilabel==0.10.0"],
-    "libmultilabel-nn": ["libmultilabel[nn]==0.10.0", "torch==2.13.0", "setuptools<81"],  # its torchmetrics wants pkg_resources
+    "libmultilabel-nn": [
+        "libmultilabel[nn]==0.10.0",
+        "torch==2.13.0",
+        "setuptools<81",
+    ],  # its torchmetrics wants pkg_resources
     "napkinxc": ["napkinxc==0.7.2"],
     "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
     # A torch of any other version brings gigabytes of CUDA libraries.
