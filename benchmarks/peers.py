@@ -28,7 +28,7 @@ PINS = {
         "libmultilabel[nn]==0.10.0",
         "torch==2.13.0",
         "setuptools<81",
-    ],  # its torchmetrics wants pkg_resources
+    ],  # pkg_resources
     "napkinxc": ["napkinxc==0.7.2"],
     "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
     # A torch of any other version brings gigabytes of CUDA libraries.
