@@ -46,6 +46,25 @@ def label_texts(texts: Sequence[str]) -> sp.csr_array:
     return Tfidf(ngrams=1, min_df=1).fit_transform(texts)
 
 
+def walks(Y: sp.csr_array, d: int = 128, steps: int = 3, seed: int = 0) -> Floats:
+    """Where random walks over the graph of labels that stand together lead [n_labels, d], as in DeepWalk (2014).
+
+    Walks are not drawn: the vectors are the sum of P R, …, Pˢ R for the transition matrix P of the graph and Gaussian
+    numbers R, in place of those that DeepWalk would learn (FastRP, Chen et al. 2019); P itself is never made.
+    """
+    seen = np.bincount(Y.indices, minlength=Y.shape[1]) > 0
+    columns, n = Y.T.tocsr().astype(np.float32), np.diff(Y.indptr)
+    walk = np.random.default_rng(seed).standard_normal((Y.shape[1], d)).astype(np.float32)
+    out: Floats = np.zeros_like(walk)
+    ways = np.maximum(columns @ n.astype(np.float32), 1)[:, None]  # out of each label, back to itself included
+    for _ in range(steps):
+        walk = columns @ (Y @ walk) / ways  # from a label to one of a sample that has it
+        out += walk
+    out *= seen[:, None]
+    out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.float32(1e-12))
+    return out
+
+
 def largest_terms(rows: sp.csr_array, terms: int) -> sp.csr_array:
     """Each row with only its largest entries."""
     counts = np.minimum(np.diff(rows.indptr), terms)
