@@ -18,6 +18,7 @@ METHODS = {
     "neuralxc": "longtail.models.neuralxc:NeuralXC",
     "hierarchicalxc": "longtail.models.hierarchicalxc:HierarchicalXC",
     "aplc": "longtail.models.aplc:Aplc",
+    "secseq": "longtail.models.secseq:SecSeq",
     "blend": "longtail.models.blend:Blend",
 }
 

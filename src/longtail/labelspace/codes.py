@@ -93,22 +93,21 @@ class Trie:
         rows = codes.symbols[order]
         new = np.ones((len(order), codes.depth), bool)  # where the first d + 1 symbols are others than those before
         new[1:] = np.logical_or.accumulate(rows[1:] != rows[:-1], axis=1)
-        n_children, symbol, level = [], [np.array([NO_CODE])], [0, 1]
+        n_children, symbols, level = [], [np.array([NO_CODE])], [0, 1]
         above = np.zeros(len(order), np.int64)  # of each label, its node at the depth above, counted there
         for depth in range(codes.depth):
             fresh = new[:, depth]
             n_children.append(np.bincount(above[fresh], minlength=level[-1] - level[-2]))
-            symbol.append(rows[fresh, depth])
+            symbols.append(rows[fresh, depth])
             above = np.cumsum(fresh) - 1
             level.append(level[-1] + int(fresh.sum()))
         n_children.append(np.zeros(level[-1] - level[-2], np.int64))
         first = 1 + np.concatenate([[0], np.cumsum(np.concatenate(n_children))])
         n = np.maximum(codes.counts[order], 1).astype(np.float64)
         share = n / np.bincount(above, n)[above]
-        leaf_start = pointers(np.bincount(above))
-        whole = (np.array(level), first, np.concatenate(symbol), leaf_start, order)
-        level_, first, symbol_, leaf_start, label = (array.astype(np.int32) for array in whole)
-        return cls(codes.n_symbols, level_, first, symbol_, leaf_start, label, share.astype(np.float32))
+        parts = (level, first, np.concatenate(symbols), pointers(np.bincount(above)), order)
+        starts, first, symbol, leaf_start, label = (np.asarray(part, np.int32) for part in parts)
+        return cls(codes.n_symbols, starts, first, symbol, leaf_start, label, share.astype(np.float32))
 
     @property
     def depth(self) -> int:
@@ -156,6 +155,15 @@ class Trie:
         first, n = self.first_child[nodes], self.first_child[np.asarray(nodes) + 1] - self.first_child[nodes]
         rows = np.repeat(np.arange(len(nodes)), n)
         out[rows, self.symbol[spans(first, n)]] = True
+        return out
+
+    def starts(self, depth: int) -> Longs:
+        """[nodes of this depth, depth] the symbols on the way to each node."""
+        nodes = np.arange(self.level[depth], self.level[depth + 1])
+        out = np.empty((len(nodes), depth), np.int64)
+        for j in range(depth - 1, -1, -1):
+            out[:, j] = self.symbol[nodes]
+            nodes = self.parent[nodes]
         return out
 
     def paths(self, Y: sp.csr_array) -> list[sp.csr_array]:

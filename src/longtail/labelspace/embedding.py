@@ -5,12 +5,12 @@ A label without samples has an empty row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import pointers
+from longtail.data.dataset import Labels
+from longtail.errors import SettingError
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats, Ints, Longs, kernel
@@ -41,9 +41,12 @@ def cooccurrence(Y: sp.csr_array) -> sp.csr_array:
     return UnitRows().transform(sp.csr_array(Y.T.tocsr() @ Y))
 
 
-def label_texts(texts: Sequence[str]) -> sp.csr_array:
-    """The words of the names or descriptions of the labels [n_labels, n_words]."""
-    return Tfidf(ngrams=1, min_df=1).fit_transform(texts)
+def label_texts(labels: Labels | None) -> sp.csr_array:
+    """The words of the names and descriptions of the labels [n_labels, n_words]."""
+    if labels is None:
+        raise SettingError("embedding=texts needs the names of the labels", mend="Train through a Tagger")
+    texts = zip(labels.names, labels.texts or ("",) * len(labels), strict=True)
+    return Tfidf(ngrams=1, min_df=1).fit_transform([f"{name} {text}" for name, text in texts])
 
 
 def walks(Y: sp.csr_array, d: int = 128, steps: int = 3, seed: int = 0) -> Floats:

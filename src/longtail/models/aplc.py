@@ -21,7 +21,7 @@ from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
 from longtail.models.base import Model, State, Valid
 from longtail.models.holdout import held_out
-from longtail.models.saved_encoder import SavedEncoder
+from longtail.models.saved_encoder import SavedEncoder, inside, token_means
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
 from longtail.search.clusters import ClusterSearch
@@ -222,11 +222,7 @@ class Aplc(Model):
     def _vectors(self, rows: TokenRows) -> Floats:
         """What the encoder makes of texts [n, width]."""
         if self.encoder in BAGS:
-            weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
-            means = sp.csr_array(
-                (weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(self.arrays["bag.scale"]))
-            )
-            return ByteRows(self.arrays["bag.values"], self.arrays["bag.scale"]).bag(means, self.threads)
+            return token_means(rows, ByteRows(self.arrays["bag.values"], self.arrays["bag.scale"]), self.threads)
         return self._saved.vectors(rows, self.device, self.threads)
 
     def _topk(self, X: Sequence[str], k: int) -> TopK:
@@ -253,11 +249,6 @@ def like(n_samples: int, n_labels: int) -> tuple[float, ...]:
         return log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2
 
     return TABLES[min(TABLES, key=distance)]
-
-
-def inside(arrays: State, prefix: str) -> State:
-    """The arrays of a part, under their own names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def halved(arrays: State) -> State:

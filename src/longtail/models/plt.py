@@ -149,10 +149,7 @@ class LabelTrees(Model):
                 return indicator(Y)
             case _, "cooccurrence":
                 return cooccurrence(Y)
-        if self.labels is None:
-            raise SettingError("embedding=texts needs the names of the labels", mend="Train through a Tagger")
-        texts = self.labels.texts or ("",) * len(self.labels)
-        return label_texts([f"{name} {text}" for name, text in zip(self.labels.names, texts, strict=True)])
+        return label_texts(self.labels)
 
     def _grow(self, vectors: sp.csr_array, labels: Ints, number: int) -> LabelTree:
         kind = self.tree or ("k-means" if len(labels) <= TOO_MANY else "balanced")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import missing_extra
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
+from longtail.linear.bag import ByteRows
 
 
 class SavedEncoder:
@@ -31,3 +33,15 @@ class SavedEncoder:
             self._built = restored(full).to(device_of(device))
         with torch_threads(threads):
             return vectors(self._built, rows)
+
+
+def token_means(rows: TokenRows, table: ByteRows, threads: int | None) -> Floats:
+    """The means of the vectors of each text's tokens [n, d]: a bag, without torch."""
+    weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
+    means = sp.csr_array((weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(table.scale)))
+    return table.bag(means, threads)
+
+
+def inside(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a part, under their own names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
