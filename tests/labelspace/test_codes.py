@@ -14,6 +14,7 @@ from longtail.labelspace.codes import (
     ORDERS,
     Codes,
     best_of,
+    capacity,
     learned_codes,
     oracle,
     ordered_labels,
@@ -93,7 +94,7 @@ def test_random_codes_are_quantised_projections(quantiser: str) -> None:
 def test_learned_codes_put_like_labels_side_by_side_and_never_coincide() -> None:
     V = np.repeat(np.eye(2, 30), 8, axis=0) + 0.1 * np.random.default_rng(0).random((16, 30))  # two groups of eight
     V = (V / np.linalg.norm(V, axis=1, keepdims=True)).astype(np.float32)
-    codes = learned_codes(sp.csr_array(V), np.ones(16, np.int32), n_symbols=2, depth=4)
+    codes = learned_codes(sp.csr_array(V), np.ones(16, np.int32), n_symbols=2, depth=4, alone=0)
     assert sorted(set(group) for group in codes.symbols[:, 0].reshape(2, 8).tolist()) in ([{0}, {1}], [{1}, {0}])
     assert codes.statistics() == {"labels": 16, "codes": 16, "labels of a code": 1.0, "alone": 1.0}
 
@@ -101,9 +102,20 @@ def test_learned_codes_put_like_labels_side_by_side_and_never_coincide() -> None
 @given(st.integers(1, 70), st.sampled_from([(2, 7), (4, 4), (16, 2), (128, 1)]), st.integers(0, 99))
 def test_learned_codes_are_alone_if_there_is_room(n_labels: int, size: tuple[int, int], seed: int) -> None:
     V = sp.csr_array(np.random.default_rng(seed).random((n_labels, 4)).astype(np.float32))
-    codes = learned_codes(V, np.ones(n_labels, np.int32), n_symbols=size[0], depth=size[1], seed=seed, threads=1)
+    setting = {"n_symbols": size[0], "depth": size[1], "seed": seed, "threads": 1}
+    codes = learned_codes(V, np.ones(n_labels, np.int32), **setting, alone=None if 2 * n_labels <= 128 else 0)
     assert len(np.unique(codes.symbols, axis=0)) == n_labels
     assert codes.symbols.min() >= 0 and codes.symbols.max() < size[0]
+
+
+def test_frequent_labels_have_a_first_symbol_of_their_own() -> None:
+    V, counts = np.random.default_rng(0).random((40, 5)).astype(np.float32), np.arange(40, dtype=np.int32)
+    codes = learned_codes(V, counts, n_symbols=8, depth=3)
+    assert codes.symbols[[39, 38, 37, 36]].tolist() == [[0, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]]
+    rest = codes.symbols[1:36]
+    assert set(rest[:, 0]) == {4, 5, 6, 7} and len(np.unique(rest, axis=0)) == 35 and (codes.symbols[0] == NO_CODE).all()
+    few = learned_codes(V, counts, n_symbols=64, depth=2)  # a symbol for each
+    assert sorted(few.symbols[1:, 0].tolist()) == list(range(39)) and not few.symbols[1:, 1].any()
 
 
 def test_learned_codes_need_a_power_of_two() -> None:
@@ -115,8 +127,10 @@ def test_learned_codes_need_a_power_of_two() -> None:
 def test_the_rule_leaves_room(n_labels: int) -> None:
     K, D = size_of_codes(n_labels)
     assert 16 * n_labels <= K**D
-    K, D = size_of_codes(n_labels, learned=True)
-    assert n_labels <= K**D and K <= 256
+    for setting in ({}, {"n_symbols": 4}, {"depth": 2}, {"n_symbols": 512}):
+        K, D = size_of_codes(n_labels, learned=True, **setting)
+        assert n_labels <= capacity(K, D) and (setting or K <= 256)
+        assert setting.items() <= {"n_symbols": K, "depth": D}.items()
     assert size_of_codes(n_labels, n_symbols=7, depth=2) == (7, 2)
     assert 16 * n_labels <= 32 ** size_of_codes(n_labels, n_symbols=32)[1]
     assert size_of_codes(n_labels, depth=1) == (n_labels, 1)  # mlc2seq

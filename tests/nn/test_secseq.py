@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -200,7 +200,7 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
     for n in range(1, most_labels + 1):
         for chosen in product(codes, repeat=n):
             ending = [net.end] if n < most_labels else []
-            p = np.exp(log_p(net, memory, sum(chosen, []) + ending, trie))
+            p = np.exp(log_p(net, memory, [*chain(*chosen), *ending], trie))
             for leaf in {int(trie.leaf(np.array([code]))[0]) for code in chosen}:
                 expected += p * trie.histograms[[leaf]].toarray()[0]
     scores = label_scores(net, memory, trie, 5, s).toarray()[0]
@@ -243,8 +243,9 @@ def test_probabilities_are_products_along_the_codes(depth: int) -> None:
         code, p, node = codes.symbols[label].astype(np.int64), 0.0, 0
         for d in range(depth):
             z = net.scores(H[i : i + 1], np.array([0]), code[None, :d])[0, code[d]]
+            only = d > 0 and codes.trie.allowed(np.array([node])).sum() == 1
             node = int(codes.trie.child(np.array([node]), code[d : d + 1])[0])
-            p += float(logsigmoid(z + branches.prior[node]))
+            p += 0 if only else float(logsigmoid(z + branches.prior[node]))
         leaf = codes.trie.leaf(code[None])[0]
         expected[i, label] = np.exp(p) * codes.trie.histograms[[leaf]].toarray()[0, label]
     search = TrieSearch.of(codes.trie, {**secseq_set.arrays(net), "prior": branches.prior})

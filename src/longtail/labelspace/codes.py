@@ -25,8 +25,8 @@ from longtail.topk import NO_LABEL, TopK
 
 NO_CODE = -1
 ROOM = 16  # codes for each label; with fewer, random codes coincide too often
-FEWEST, LEVELS = 64, 3  # symbols and length of random codes, as long as that is room enough
-LEARNED_LEVELS = ((4096, 2), (1 << 21, 3))  # labels up to which learned codes have so many symbols
+FEWEST, LEVELS = 64, 3  # symbols and places of random codes, as long as that is room enough
+MOST = 256  # symbols of learned codes
 ORDERS = ("freq_desc", "freq_asc", "code", "random")
 
 Doubles = NDArray[np.float64]
@@ -231,23 +231,45 @@ def random_codes(
 
 
 def learned_codes(
-    V: sp.csr_array | Floats, counts: Ints, *, n_symbols: int, depth: int, seed: int = 0, threads: int | None = None
+    V: sp.csr_array | Floats,
+    counts: Ints,
+    *,
+    n_symbols: int,
+    depth: int,
+    alone: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
 ) -> Codes:
-    """Paths in a balanced 2-means tree of K children a node, K a power of two: no two labels share one if K^D ≥ L."""
+    """Paths in a tree of balanced 2-means over label vectors; so many most frequent labels have a first symbol of their own.
+
+    K must be a power of two. By default half of the symbols go to frequent labels, or all if there are no more labels than
+    symbols. The others share the rest of the first symbols, and all symbols of the places behind: no two of them share a
+    code if there is room.
+    """
     if n_symbols < 2 or n_symbols & (n_symbols - 1):
         raise SettingError(f"symbols is {n_symbols}", mend="Learned codes need a power of two")
     seen, V = np.flatnonzero(counts).astype(np.int32), sp.csr_array(V)
+    if alone is None:
+        alone = len(seen) if len(seen) <= n_symbols else n_symbols // 2 if depth > 1 else 0
+    by_count = seen[np.argsort(-counts[seen], kind="stable")]
+    own, others = by_count[:alone], np.sort(by_count[alone:])
+    symbols = np.full((len(counts), depth), NO_CODE, np.int64)
+    symbols[own] = 0
+    symbols[own, 0] = np.arange(len(own))
+    bits = n_symbols.bit_length() - 1
+    first = max(n_symbols - alone, 1).bit_length() - 1  # halvings that the symbols that are left allow
     path = np.zeros(len(counts), np.int64)  # bit by bit, in one number
-    groups = [seen]
-    for turn in range(depth * (n_symbols.bit_length() - 1)):
+    groups = [others] if len(others) else []
+    for turn in range(first + (depth - 1) * bits):
         path <<= 1
         large = [group for group in groups if len(group) > 1]
         groups = halves(V, large, STRIDE * (64 * seed + turn), threads) if large else []
         for second in groups[1::2]:
             path[second] |= 1
-    powers = n_symbols ** np.arange(depth - 1, -1, -1, dtype=np.int64)
-    symbols = path[:, None] // powers % n_symbols  # [n_labels, D]
-    symbols[counts == 0] = NO_CODE
+    for d in range(depth - 1, 0, -1):
+        symbols[others, d] = path[others] % n_symbols
+        path //= n_symbols
+    symbols[others, 0] = alone + path[others]
     return Codes(symbols, n_symbols, counts)
 
 
@@ -256,26 +278,36 @@ def size_of_codes(
 ) -> tuple[int, int]:
     """K and D for so many labels; what is given is kept. D = 1 alone means a symbol for each label, as in mlc2seq.
 
-    Random codes: K^D is 16 times the number of labels or more, from 64 symbols and D = 3. Learned: no more than it takes.
+    Random codes: K^D is 16 times the number of labels or more, from 64 symbols and D = 3. Learned: a symbol for each label
+    up to 256 labels, and 256 symbols and as many places as it takes for more.
 
     >>> [size_of_codes(n) for n in (600, 25_000, 1_000_000)], size_of_codes(600, depth=1)
     ([(64, 3), (128, 3), (256, 3)], (600, 1))
-    >>> [size_of_codes(n, learned=True) for n in (600, 25_000, 1_000_000)]
-    [(32, 2), (32, 3), (128, 3)]
+    >>> [size_of_codes(n, learned=True) for n in (100, 600, 25_000, 1_000_000)]
+    [(128, 1), (256, 2), (256, 2), (256, 3)]
     """
-    if depth is None:
-        by_size = (d for most, d in LEARNED_LEVELS if n_labels <= most)
-        depth = next(by_size, LEVELS + 1) if learned else LEVELS
-        if n_symbols is not None:
-            while n_symbols**depth < (1 if learned else ROOM) * n_labels and n_symbols > 1:
-                depth += 1
-    if n_symbols is None:
-        if depth == 1 and not learned:
-            return n_labels, 1
-        n_symbols = 2 if learned else FEWEST
-        while n_symbols**depth < (1 if learned else ROOM) * n_labels:
-            n_symbols *= 2
-    return n_symbols, depth
+    if learned:
+        symbols, places = n_symbols, depth or 1
+        if symbols is None:
+            symbols = 2
+            while capacity(symbols, places) < n_labels and (symbols < MOST or depth):
+                symbols *= 2
+        while capacity(symbols, places) < n_labels and not depth and symbols > 1:
+            places += 1
+        return symbols, places
+    if depth == 1 and n_symbols is None:
+        return n_labels, 1
+    symbols, places = n_symbols or FEWEST, depth or LEVELS
+    while symbols**places < ROOM * n_labels and not n_symbols:
+        symbols *= 2
+    while symbols**places < ROOM * n_labels and not depth and symbols > 1:
+        places += 1
+    return symbols, places
+
+
+def capacity(n_symbols: int, depth: int) -> int:
+    """Labels that learned codes can tell apart."""
+    return n_symbols if depth == 1 else n_symbols // 2 * (1 + n_symbols ** (depth - 1))
 
 
 def ordered_labels(Y: sp.csr_array, codes: Codes, order: str, seed: int = 0) -> sp.csr_array:

@@ -91,6 +91,7 @@ class SecSeq(Model):
         *,
         target: str = "set",
         encoder: str = WORDS,
+        ngrams: int = 2,
         width: int = 256,
         token_width: int | None = None,
         layers: int = 1,
@@ -108,7 +109,7 @@ class SecSeq(Model):
         most_labels: int = 30,
         hidden: int = 256,
         symbol_width: int = 256,
-        dropout: float = 0.0,
+        dropout: float = 0.2,
         keep: float = 0.8,
         decoding: str = "direct",
         beam: int = 10,
@@ -134,10 +135,11 @@ class SecSeq(Model):
     ) -> None:
         """Store the settings.
 
-        target: sequence (paper) or set. encoder: words (a bag of words by TF-IDF), or one that reads tokens: bag, gru
-        (paper), lstm, transformer, xlnet, from scratch, ``width`` numbers wide and of so many ``layers``, gru and lstm over
-        token vectors of ``token_width``; or a pretrained one, as in aplc, which is trained on. max_length: tokens of a text
-        that are read. n_pieces: word pieces that are learned. digits: false makes each number the same (paper).
+        target: sequence (paper) or set. encoder: words (a bag of runs of up to ``ngrams`` words by TF-IDF), or one that
+        reads tokens: bag, gru (paper), lstm, transformer, xlnet, from scratch, ``width`` numbers wide and of so many
+        ``layers``, gru and lstm over token vectors of ``token_width``; or a pretrained one, as in aplc, which is trained on.
+        max_length: tokens of a text that are read. n_pieces: word pieces that are learned. digits: false makes each number
+        the same (paper).
 
         coding: random (paper) or learned. embedding: vectors of labels by their samples' words (pifa), by their samples
         (indicator), by their names (texts), or by the labels they stand with (graph). quantiser: of random codes (paper:
@@ -146,16 +148,18 @@ class SecSeq(Model):
 
         order: of the labels in a sequence (paper: not given). positions: whether the decoder knows the place of a symbol in
         its code. most_labels: of a sequence. hidden: numbers of the decoder's state. symbol_width: of the vector of a
-        symbol, and of the layer before the output. dropout: before the output. keep: the share of words that input dropout
-        leaves, for words. decoding: of sequences: the counts of the best sequence of the beam (best; paper), of all of
-        them by their probability (beams), of drawn ``samples`` (paper: or so), or the probability that a code is written
-        (direct). beam: its width. constrained: whether codes that no label has are never written (direct always is).
+        symbol, and of the layer before the output. dropout: of that layer (paper 0.2), or of a text's vector where the
+        target is a set. keep: the share of words that input dropout leaves, for words.
+        decoding: of sequences: the counts of the best sequence of the beam (best; paper), of all of them by their
+        probability (beams), of drawn ``samples`` (paper: or so), or the probability that a code is written (direct). beam:
+        its width. constrained: whether codes that no label has are never written (direct: always).
 
         rate: of the encoder. head_rate: of all else. batch, accumulate, epochs, schedule, clip, average, patience, holdout,
         device, log, checkpoint, cache: as in aplc; with several trees, log and checkpoint are one file for each. jobs:
         trees trained at the same time, each in its own process.
         """
-        self.target, self.encoder, self.width, self.token_width, self.layers = target, encoder, width, token_width, layers
+        self.target, self.encoder, self.ngrams, self.width = target, encoder, ngrams, width
+        self.token_width, self.layers = token_width, layers
         self.max_length, self.n_pieces, self.digits = max_length, n_pieces, digits
         self.coding, self.embedding, self.quantiser = coding, embedding, quantiser
         self.symbols, self.depth, self.n_trees, self.order = symbols, depth, n_trees, order
@@ -186,7 +190,18 @@ class SecSeq(Model):
 
     def _check_settings(self) -> None:
         whole = (
-            *("width", "token_width", "layers", "max_length", "symbols", "depth", "n_trees", "most_labels", "hidden"),
+            *(
+                "ngrams",
+                "width",
+                "token_width",
+                "layers",
+                "max_length",
+                "symbols",
+                "depth",
+                "n_trees",
+                "most_labels",
+                "hidden",
+            ),
             *("symbol_width", "beam", "samples", "batch", "accumulate", "epochs", "jobs"),
         )
         check_settings(
@@ -257,7 +272,8 @@ class SecSeq(Model):
         return [random_codes(V, self.label_counts, seed=m, quantiser=self.quantiser, **setting) for m in seeds]
 
     def _tfidf(self, n_texts: int) -> Tfidf:
-        return Tfidf(ngrams=1, min_df=1 if n_texts < FEW else 2, threads=self.threads)
+        ngrams = self.ngrams if self.encoder == WORDS else 1
+        return Tfidf(ngrams=ngrams, min_df=1 if n_texts < FEW else 2, threads=self.threads)
 
     def _set_features(self, n_texts: int) -> None:
         self.features: Tfidf | Tokens

@@ -6,7 +6,7 @@ symbol c, P(u c | u, x) is the probability that a text some of whose labels' cod
 the product along a code is the probability of its leaf, and so of its label. Symbols of one place are no rivals: a text with
 several labels has several right ones. Learned are, as in the paper, vectors of K symbols for each of D places and layers
 between, whatever the number of labels. What is known of single codes is only what was counted, as in the leaf histograms:
-how often u c goes on from u in training is where the scores start from.
+how often u c goes on from u in training is where the scores start from. Where only one symbol can follow, it does.
 """
 
 from __future__ import annotations
@@ -92,10 +92,13 @@ class Branches:
         of, nodes = np.arange(len(rows)), np.zeros(len(rows), np.int64)  # all begin at the root
         total = torch.zeros((), device=H.device)
         for depth in range(trie.depth):
-            first, n = trie.first_child[nodes], trie.first_child[nodes + 1] - trie.first_child[nodes]
-            children, at = spans(first, n), np.repeat(np.arange(len(nodes)), n)
+            n = trie.first_child[nodes + 1] - trie.first_child[nodes]
+            asked = (n > 1) | (nodes == 0)  # to an only child it goes on for certain
+            of, nodes, n = of[asked], nodes[asked], n[asked]
+            children, at = spans(trie.first_child[nodes], n), np.repeat(np.arange(len(nodes)), n)
             on = self.passed[depth][rows]
-            next_of, next_nodes = np.repeat(np.arange(len(rows)), np.diff(on.indptr)), on.indices + trie.level[depth + 1]
+            next_of = np.repeat(np.arange(len(rows)), np.diff(on.indptr))
+            next_nodes = on.indices.astype(np.int64) + trie.level[depth + 1]
             target = np.isin(of[at] * len(trie.symbol) + children, next_of * len(trie.symbol) + next_nodes)
             if len(nodes):
                 scores = net.scores(H, of, self.starts[depth][nodes - trie.level[depth]])  # [n, K]
@@ -103,7 +106,7 @@ class Branches:
                 z = z + torch.from_numpy(self.prior[children]).to(z.device)
                 goal = torch.from_numpy(target.astype(np.float32)).to(z.device)
                 total = total + binary_cross_entropy_with_logits(z, goal, reduction="sum")
-            of, nodes = next_of, next_nodes.astype(np.int64)
+            of, nodes = next_of, next_nodes
         return total / len(rows)
 
 

@@ -118,12 +118,15 @@ def search_rows(
                 node, above = open_nodes[o], open_scores[o]
                 if n_found == ids.shape[1] and above <= scores[row, n_found - 1]:
                     continue  # probabilities only fall along a path
-                if d > 0:
+                only = d > 0 and first_child[node + 1] - first_child[node] == 1  # to an only child it goes on for certain
+                if d > 0 and not only:
                     add_relu(below, starts[node], state)
                 for child in range(first_child[node], first_child[node + 1]):
-                    c = symbol[child]
-                    z = inner(H[row], first[c]) if d == 0 else inner(state, others[d - 1, c])
-                    score = np.float32(above + log_sigmoid(z + bias[d, c] + prior[child]))
+                    score = above
+                    if not only:
+                        c = symbol[child]
+                        z = inner(H[row], first[c]) if d == 0 else inner(state, others[d - 1, c])
+                        score = np.float32(above + log_sigmoid(z + bias[d, c] + prior[child]))
                     if d < depth - 1:
                         n_next = insert(child, score, next_nodes, next_scores, n_next)
                         continue
