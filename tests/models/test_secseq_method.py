@@ -20,6 +20,8 @@ from longtail.models.secseq import SecSeq
 from longtail.nn import loop
 from longtail.topk import NO_LABEL
 
+pytestmark = pytest.mark.filterwarnings("ignore::longtail.errors.CollapseWarning")  # some train for one epoch only
+
 QUICK: dict[str, Any] = {"width": 16, "hidden": 16, "symbol_width": 16, "threads": 1, "n_pieces": 200}
 SEQUENCE: dict[str, Any] = {**QUICK, "target": "sequence", "head_rate": 0.01, "epochs": 12, "batch": 16, "most_labels": 4}
 

@@ -149,7 +149,8 @@ def test_a_wide_beam_finds_the_most_probable_sequence() -> None:
 def test_the_best_sequence_is_that_of_the_highest_mean() -> None:
     symbols = np.array([[[1, NOTHING, NOTHING], [1, 2, 1]]])
     found = Written(symbols, np.array([[-2.0, -2.5]], np.float32), np.array([[True, True]]))
-    assert found.best().symbols.tolist() == [[[1, 2, 1]]]  # 2.5 / 4 < 2 / 2
+    assert found.best(by_mean=True).symbols.tolist() == [[[1, 2, 1]]]  # 2.5 / 4 < 2 / 2
+    assert found.best(by_mean=False).symbols.tolist() == [[[1, NOTHING, NOTHING]]]
 
 
 @pytest.mark.parametrize("seed", range(5))

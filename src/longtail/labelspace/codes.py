@@ -270,7 +270,7 @@ def learned_codes(
         symbols[others, d] = path[others] % n_symbols
         path //= n_symbols
     symbols[others, 0] = alone + path[others]
-    return Codes(symbols, n_symbols, counts)
+    return Codes(symbols.astype(np.int32), n_symbols, counts)
 
 
 def size_of_codes(

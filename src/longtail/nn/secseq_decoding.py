@@ -36,10 +36,14 @@ class Written:
         out: Longs = (self.symbols != NOTHING).sum(2)
         return out
 
-    def best(self) -> Written:
-        """Of each text, the one with the highest mean log-probability of a symbol, the end included, as in mlc2seq."""
-        mean = self.log_p / np.maximum(self.lengths + self.ended, 1)
-        at = mean.argmax(1)[:, None]
+    def best(self, by_mean: bool) -> Written:
+        """Of each text, the most probable one, or by mean the one with the highest mean log-probability of a symbol.
+
+        The latter counts the end as a symbol and is mlc2seq's. Where a trie leaves no choice of most symbols, it would
+        reward nothing but length.
+        """
+        score = self.log_p / np.maximum(self.lengths + self.ended, 1) if by_mean else self.log_p
+        at = score.argmax(1)[:, None]
         pick = np.take_along_axis
         return Written(pick(self.symbols, at[:, :, None], 1), pick(self.log_p, at, 1), pick(self.ended, at, 1))
 
@@ -176,6 +180,6 @@ def label_scores(net: Seq2Seq, memory: Memory, trie: Trie, n_labels: int, s: Any
         rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
         return counted(rows, found.indices, found.data, trie, (found.shape[0], n_labels))
     if s.decoding == "best":
-        written = written.best()
+        written = written.best(by_mean=constrained is None)
     share = np.exp(written.log_p - written.log_p.max(1, keepdims=True))
     return histogram(written, share / share.sum(1, keepdims=True), trie, n_labels)

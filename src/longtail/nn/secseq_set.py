@@ -27,6 +27,7 @@ from longtail.nn.encoders import Encoder
 from longtail.nn.secseq import Texts, Words, text_vectors
 
 START = 0.3  # size of the first E: a start must make itself heard beside the text
+SMALL = 0.1  # of the first W: scores start near what was counted
 
 
 class SetNetwork(torch.nn.Module):
@@ -47,7 +48,7 @@ class SetNetwork(torch.nn.Module):
         self.starts = torch.nn.ParameterList(torch.randn(j, n_symbols, d) * START for j in range(1, depth))  # E_d
         outputs = [torch.nn.Linear(d if j else first, n_symbols) for j in range(depth)]  # W_d
         for layer in outputs:
-            torch.nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
+            torch.nn.init.normal_(layer.weight, std=SMALL * layer.in_features**-0.5)
             torch.nn.init.zeros_(layer.bias)
         self.symbols = torch.nn.ModuleList(outputs)
 
