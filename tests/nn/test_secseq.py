@@ -111,6 +111,8 @@ def test_sequences_are_the_codes_in_order_and_cut() -> None:
     assert rows.lengths.tolist() == [4, 0, 6]
     assert rows[[0]].ids.tolist() == [2, 2, 2, 1]  # label 4 is more frequent than 3
     assert rows[[2]].ids.tolist() == [0, 0, 0, 2, 2, 1]
+    unseen = Codes(np.vstack([CODES.symbols, [[-1, -1]]]), 3, [*CODES.counts, 0])
+    assert sequences(sp.csr_array(np.array([[1, 0, 0, 0, 0, 1]])), unseen, S).ids.tolist() == [0, 0]
 
 
 # Decoding

@@ -57,7 +57,12 @@ def optimizer(net: Any, s: Any) -> Joint:
 
 
 def sequences(Y: sp.csr_array, codes: Codes, s: Any) -> TokenRows:
-    """The codes of each sample's labels, one behind the other, in the order that settings ask for (eq. 3)."""
+    """The codes of each sample's labels, one behind the other, in the order that settings ask for (eq. 3).
+
+    Labels without a code, which held-out samples may have, are left out.
+    """
+    Y = Y @ sp.diags_array((codes.symbols[:, 0] >= 0).astype(np.float32), format="csr")
+    Y.eliminate_zeros()
     ordered = ordered_labels(Y, codes, s.order, s.seed)
     at = np.arange(Y.nnz) - np.repeat(Y.indptr[:-1], np.diff(Y.indptr))
     kept = at < s.most_labels
