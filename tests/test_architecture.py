@@ -11,7 +11,7 @@ import longtail
 
 PACKAGE = Path(longtail.__file__).parent
 LAYERS = [
-    ["errors", "topk", "files", "progress", "kernels", "csr", "registry", "__init__"],
+    ["errors", "topk", "files", "progress", "kernels", "csr", "state", "registry", "__init__"],
     ["data"],
     ["features"],
     ["labelspace"],

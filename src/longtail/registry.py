@@ -19,6 +19,7 @@ METHODS = {
     "hierarchicalxc": "longtail.models.hierarchicalxc:HierarchicalXC",
     "aplc": "longtail.models.aplc:Aplc",
     "lightattention": "longtail.models.lightattention:LightAttention",
+    "secseq": "longtail.models.secseq:SecSeq",
     "blend": "longtail.models.blend:Blend",
 }
 

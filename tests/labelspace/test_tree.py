@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longtail.data.dataset import Labels
 from longtail.errors import DataError, SettingError
 from longtail.labelspace.clustering import halves, k_clusters
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
@@ -206,5 +207,5 @@ def test_embeddings_by_hand() -> None:
     assert np.allclose(pifa(X, Y, terms=1).toarray(), [[0, 0, 1], [0, 1, 0], [0, 0, 0]])
     assert np.allclose(indicator(Y).toarray(), [[1, 0], [2**-0.5, 2**-0.5], [0, 0]])
     assert np.allclose(cooccurrence(Y).toarray(), [[2**-0.5, 2**-0.5, 0], [5**-0.5, 2 * 5**-0.5, 0], [0, 0, 0]])
-    words = label_texts(["red wine", "white wine"])
+    words = label_texts(Labels(("red wine", "white wine")))
     assert words.shape == (2, 3) and 0 < (words[[0]] @ words[[1]].T).toarray()[0, 0] < 1

@@ -5,12 +5,12 @@ A label without samples has an empty row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import pointers
+from longtail.data.dataset import Labels
+from longtail.errors import SettingError
 from longtail.features.rows import UnitRows
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats, Ints, Longs, kernel
@@ -41,9 +41,31 @@ def cooccurrence(Y: sp.csr_array) -> sp.csr_array:
     return UnitRows().transform(sp.csr_array(Y.T.tocsr() @ Y))
 
 
-def label_texts(texts: Sequence[str]) -> sp.csr_array:
-    """The words of the names or descriptions of the labels [n_labels, n_words]."""
-    return Tfidf(ngrams=1, min_df=1).fit_transform(texts)
+def label_texts(labels: Labels | None) -> sp.csr_array:
+    """The words of the names and descriptions of the labels [n_labels, n_words]."""
+    if labels is None:
+        raise SettingError("embedding=texts needs the names of the labels", mend="Train through a Tagger")
+    texts = zip(labels.names, labels.texts or ("",) * len(labels), strict=True)
+    return Tfidf(ngrams=1, min_df=1).fit_transform([f"{name} {text}" for name, text in texts])
+
+
+def walks(Y: sp.csr_array, d: int = 128, steps: int = 3, seed: int = 0) -> Floats:
+    """Where random walks over the graph of labels that stand together lead [n_labels, d], as in DeepWalk (2014).
+
+    Walks are not drawn: the vectors are the sum of P R, …, Pˢ R for the transition matrix P of the graph and Gaussian
+    numbers R, in place of those that DeepWalk would learn (FastRP, Chen et al. 2019); P itself is never made.
+    """
+    seen = np.bincount(Y.indices, minlength=Y.shape[1]) > 0
+    columns, n = Y.T.tocsr().astype(np.float32), np.diff(Y.indptr)
+    walk = np.random.default_rng(seed).standard_normal((Y.shape[1], d)).astype(np.float32)
+    out: Floats = np.zeros_like(walk)
+    ways = np.maximum(columns @ n.astype(np.float32), 1)[:, None]  # out of each label, back to itself included
+    for _ in range(steps):
+        walk = columns @ (Y @ walk) / ways  # from a label to one of a sample that has it
+        out += walk
+    out *= seen[:, None]
+    out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.float32(1e-12))
+    return out
 
 
 def largest_terms(rows: sp.csr_array, terms: int) -> sp.csr_array:

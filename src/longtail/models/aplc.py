@@ -19,12 +19,13 @@ from longtail.features.token_rows import TokenRows, without_each
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
-from longtail.models.base import WITHOUT, Model, Spans, State, Valid, inside
+from longtail.models.base import WITHOUT, Model, Spans, Valid
 from longtail.models.holdout import held_out
-from longtail.models.saved_encoder import SavedEncoder
+from longtail.models.saved_encoder import SavedEncoder, token_means
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
 from longtail.search.clusters import ClusterSearch
+from longtail.state import State, inside
 from longtail.topk import TopK
 
 BAGS = ("bag", *STATIC)  # encoders that predict without torch
@@ -229,11 +230,7 @@ class Aplc(Model):
     def _vectors(self, rows: TokenRows) -> Floats:
         """What the encoder makes of texts [n, width]."""
         if self.encoder in BAGS:
-            weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
-            means = sp.csr_array(
-                (weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(self.arrays["bag.scale"]))
-            )
-            return ByteRows(self.arrays["bag.values"], self.arrays["bag.scale"]).bag(means, self.threads)
+            return token_means(rows, ByteRows(self.arrays["bag.values"], self.arrays["bag.scale"]), self.threads)
         return self._saved.vectors(rows, self.device, self.threads)
 
     def _topk(self, X: Sequence[str], k: int) -> TopK:

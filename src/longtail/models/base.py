@@ -18,11 +18,11 @@ from longtail.errors import CollapseWarning, DataError, LongtailError, SettingEr
 from longtail.kernels import Ints
 from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
+from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
 Input = Any  # CSR features or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
-State = dict[str, NDArray[Any]]
 Spans = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # starts, ends, weights [n] of parts of one sample
 
 LOOKED_AT, FEWEST = 500, 20  # training samples on which a collapse is looked for; with fewer, nothing can be said
@@ -238,8 +238,3 @@ class Model(ABC):
 def count(X: Any) -> int:
     """Number of samples."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def inside(arrays: State, prefix: str) -> State:
-    """The arrays of a part, under their own names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

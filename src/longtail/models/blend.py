@@ -23,12 +23,12 @@ from longtail.models.base import (
     WITHOUT,
     Model,
     Spans,
-    State,
     Valid,
     count,
 )
 from longtail.models.pipeline import Pipeline
 from longtail.progress import Progress
+from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
 FARTHEST = 12.0  # log-odds; scores beyond it say no more

@@ -18,10 +18,11 @@ from longtail.features.stack import Stack
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.cooccurrence import MEANS
 from longtail.linear.bag import ByteRows
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import Model, Valid
 from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
+from longtail.state import State
 from longtail.topk import TopK
 
 CHOICES = {

@@ -17,9 +17,10 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import Solver
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import IN_LOG_PROBABILITY, Model, State, Valid
+from longtail.models.base import IN_LOG_PROBABILITY, Model, Valid
 from longtail.progress import Progress
 from longtail.search.best_first import best_first_topk
+from longtail.state import State
 from longtail.topk import TopK
 
 LOSS = "logistic"  # scores are products of probabilities

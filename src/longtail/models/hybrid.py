@@ -16,8 +16,8 @@ from longtail.features.tokens import Tokens
 from longtail.kernels import Floats, Ints, Longs
 from longtail.models.saved_encoder import SavedEncoder
 from longtail.progress import SILENT, Progress
+from longtail.state import State, inside
 
-Arrays = dict[str, NDArray[Any]]
 CHUNK = 1024  # texts that are read at a time
 DENSE = ("dense", "dense_weight", "dense_length")  # the settings that come on top of those of TF-IDF
 
@@ -83,21 +83,17 @@ class Hybrid:
         """What the constructor was given."""
         return {**self.words.settings(), **{name: getattr(self, name) for name in DENSE}}
 
-    def state(self) -> Arrays:
+    def state(self) -> State:
         """All that is needed to read texts, as plain arrays."""
         parts = {"words": self.words.state(), "tokens": self.tokens.state(), "encoder": self.encoder.arrays}
-        inside = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
-        return {**inside, "centre": self.centre}
+        named = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return {**named, "centre": self.centre}
 
-    def restore(self, state: Arrays) -> Hybrid:
+    def restore(self, state: State) -> Hybrid:
         """Take back what ``state`` gave."""
-
-        def inside(part: str) -> Arrays:
-            return {name.removeprefix(part): array for name, array in state.items() if name.startswith(part)}
-
-        self.words.restore(inside("words."))
-        self.tokens.restore(inside("tokens."))
-        self.encoder, self.centre = SavedEncoder(inside("encoder.")), state["centre"]
+        self.words.restore(inside(state, "words."))
+        self.tokens.restore(inside(state, "tokens."))
+        self.encoder, self.centre = SavedEncoder(inside(state, "encoder.")), state["centre"]
         return self
 
     def _encoded(self, texts: Sequence[str], progress: Progress = SILENT) -> Floats:

@@ -20,11 +20,12 @@ from longtail.features.words import Words
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import balanced_tree, compressed, levelled
 from longtail.labelspace.tree import INNER, LabelTree
-from longtail.models.base import Model, Spans, State, Valid, inside
+from longtail.models.base import Model, Spans, Valid
 from longtail.models.holdout import held_out
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
 from longtail.search.beam import average_rows
+from longtail.state import State, inside
 from longtail.topk import NO_LABEL, TopK
 
 NEGATIVES = ("all", "static", "dynamic")

@@ -18,10 +18,11 @@ from longtail.errors import BIG, SettingError, check_settings, missing_extra
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.stack import ACTIVATIONS, Stack, halved
 from longtail.kernels import Floats, Ints
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import Model, Valid
 from longtail.models.holdout import held_out
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
+from longtail.state import State
 from longtail.topk import TopK
 
 CHOICES = {

@@ -13,8 +13,9 @@ from longtail.kernels import Floats, parallel
 from longtail.linear.node import BLOCK, sparse, with_constant
 from longtail.linear.scores import topk_linear
 from longtail.linear.solver import SOLVERS
-from longtail.models.base import Model, State, Valid
+from longtail.models.base import Model, Valid
 from longtail.progress import Progress
+from longtail.state import State
 from longtail.topk import TopK
 
 

@@ -15,10 +15,11 @@ from longtail.features.autoencoder import Autoencoder, linear_autoencoder, slope
 from longtail.features.rows import UnitRows
 from longtail.features.stack import Doubles
 from longtail.features.tfidf import Tfidf
-from longtail.models.base import Spans, State, Valid, count
+from longtail.models.base import Spans, Valid, count
 from longtail.models.hybrid import DENSE, Hybrid
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
+from longtail.state import State
 from longtail.topk import TopK
 
 BATCH = 8192  # samples whose features are held at a time while predicting

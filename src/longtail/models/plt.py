@@ -20,9 +20,10 @@ from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import IN_LOG_PROBABILITY, Model, State, Valid
+from longtail.models.base import IN_LOG_PROBABILITY, Model, Valid
 from longtail.progress import Progress
 from longtail.search.beam import beam_topk
+from longtail.state import State
 from longtail.topk import TopK
 
 TREES = ("balanced", "k-means", "huffman", "parents")
@@ -156,10 +157,7 @@ class LabelTrees(Model):
                 return indicator(Y)
             case _, "cooccurrence":
                 return cooccurrence(Y)
-        if self.labels is None:
-            raise SettingError("embedding=texts needs the names of the labels", mend="Train through a Tagger")
-        texts = self.labels.texts or ("",) * len(self.labels)
-        return label_texts([f"{name} {text}" for name, text in zip(self.labels.names, texts, strict=True)])
+        return label_texts(self.labels)
 
     def _grow(self, vectors: sp.csr_array, labels: Ints, number: int) -> LabelTree:
         kind = self.tree or ("k-means" if len(labels) <= TOO_MANY else "balanced")

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
 
 from longtail.errors import missing_extra
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
+from longtail.linear.bag import ByteRows
+from longtail.state import State
 
 
 class SavedEncoder:
     """The arrays that ``nn.encoders.arrays`` gave, and the vectors of texts that they lead to."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def __init__(self, arrays: State) -> None:
         self.arrays = arrays
         self._built: Any = None
 
@@ -31,3 +33,10 @@ class SavedEncoder:
             self._built = restored(full).to(device_of(device))
         with torch_threads(threads):
             return vectors(self._built, rows)
+
+
+def token_means(rows: TokenRows, table: ByteRows, threads: int | None) -> Floats:
+    """The means of the vectors of each text's tokens [n, d]: a bag, without torch."""
+    weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
+    means = sp.csr_array((weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(table.scale)))
+    return table.bag(means, threads)

@@ -89,13 +89,14 @@ class Bag(Encoder):
 class Recurrent(Encoder):
     """A GRU or LSTM that reads in both directions, half of the width each."""
 
-    def __init__(self, kind: str, n_tokens: int, width: int, layers: int) -> None:
+    def __init__(self, kind: str, n_tokens: int, width: int, layers: int, token_width: int | None = None) -> None:
+        """token_width: of the tokens' vectors, if other than that of what is known at each."""
         super().__init__()
-        self.width = width
-        self.spec = {"kind": kind, "n_tokens": n_tokens, "width": width, "layers": layers}
-        self.table = RowTable(n_tokens, width, std=width**-0.5)
+        self.width, given = width, token_width or width
+        self.spec = {"kind": kind, "n_tokens": n_tokens, "width": width, "layers": layers, "token_width": given}
+        self.table = RowTable(n_tokens, given, std=given**-0.5)
         cell = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind]
-        self.cell = cell(width, width // 2, layers, batch_first=True, bidirectional=True)
+        self.cell = cell(given, width // 2, layers, batch_first=True, bidirectional=True)
 
     def states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """What both directions know at each token."""
@@ -256,24 +257,26 @@ def static(path: Path) -> Bag:
     return bag
 
 
-def scratch(kind: str, n_tokens: int, width: int, layers: int) -> Encoder:
-    """An encoder without weights, by kind."""
+def scratch(kind: str, n_tokens: int, width: int, layers: int, token_width: int | None = None) -> Encoder:
+    """An encoder without weights, by kind. token_width: for gru and lstm."""
     if width < 2 or width % 2 or (width > HEAD and width % HEAD) or layers < 1:
         found = f"an encoder of {layers} layers and {width} numbers"
         raise SettingError(found, mend=f"It needs a layer, and an even width, above {HEAD} a multiple of {HEAD}")
     if kind == "bag":
         return Bag(n_tokens, width)
     if kind in ("gru", "lstm"):
-        return Recurrent(kind, n_tokens, width, layers)
+        return Recurrent(kind, n_tokens, width, layers, token_width)
     if kind == "transformer":
         return Transformer(n_tokens, width, layers)
     sizes = {"vocab_size": n_tokens, "d_model": width, "n_layer": layers, "d_inner": 4 * width}
     return hugging_face({"model_type": "xlnet", **sizes, "n_head": max(width // HEAD, 1), "dropout": 0.0})
 
 
-def make(name: str, n_tokens: int, *, width: int = 256, layers: int = 2, dropout: float = 0.0) -> Encoder:
-    """The encoder of a name. Width and layers are for those from scratch, dropout is for pretrained ones."""
-    return scratch(name, n_tokens, width, layers) if name in SCRATCH else pretrained(name, dropout)
+def make(
+    name: str, n_tokens: int, *, width: int = 256, layers: int = 2, token_width: int | None = None, dropout: float = 0.0
+) -> Encoder:
+    """The encoder of a name. Widths and layers are for those from scratch, dropout is for pretrained ones."""
+    return scratch(name, n_tokens, width, layers, token_width) if name in SCRATCH else pretrained(name, dropout)
 
 
 def layer_list(module: torch.nn.Module) -> torch.nn.ModuleList:
@@ -301,7 +304,8 @@ def restored(state: dict[str, NDArray[Any]]) -> Encoder:
     if spec["kind"] == "hugging-face":
         encoder: Encoder = hugging_face(spec["config"])
     else:
-        encoder = scratch(spec["kind"], spec["n_tokens"], spec["width"], spec.get("layers", 1))
+        sizes = spec["width"], spec.get("layers", 1), spec.get("token_width")
+        encoder = scratch(spec["kind"], spec["n_tokens"], *sizes)
     weights = {n.removeprefix("weights."): torch.tensor(a) for n, a in state.items() if n.startswith("weights.")}
     encoder.load_state_dict(weights)
     return encoder.eval()

@@ -43,6 +43,7 @@ from longtail.nn.loop import device_of, plan_of, torch_threads, train
 from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
+from longtail.state import inside
 from longtail.topk import TopK
 
 M = TypeVar("M", bound=torch.nn.Module)
@@ -245,11 +246,6 @@ def restored(state: dict[str, NDArray[Any]], device: str) -> list[Part]:
         attention = filled(Attention(n_nodes, width, fc, own="own.weight" in own), own)
         out.append((reader.to(device_of(device)), attention.to(device_of(device))))
     return out
-
-
-def inside(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a part, under their own names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def filled(module: M, state: dict[str, NDArray[Any]]) -> M:

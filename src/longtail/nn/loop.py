@@ -37,7 +37,7 @@ Metric = Callable[[], float]  # of the network as it is, on validation data; hig
 EMA_EPOCHS = 2  # over which a moving average looks back
 EMA_TIMES = 20  # an epoch, that it takes in the weights
 CHECKPOINT_EVERY = 300.0  # seconds; and after each epoch
-FREE = ("log", "checkpoint", "patience", "name", "threads", "device", "cache")  # may be others when a run goes on
+FREE = ("log", "checkpoint", "patience", "name", "threads", "jobs", "device", "cache")  # may be others when a run goes on
 UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, ValueError)
 UNFIT = (RuntimeError, ValueError, LookupError, TypeError)  # what other networks, optimisers and files give
 
