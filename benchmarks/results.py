@@ -8,13 +8,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from common import MB, Row, Stopwatch, arguments, corpus, note, report
+from common import MB, Row, Stopwatch, arguments, corpus, note, report, shown
 from peers import LIMITS, run
 
 CORPORA = ("bibtex", "delicious", "reuters21578-modapte", "debian-debtags")
 LARGE = ("gutenberg-lcsh", "finna-yso-en")
-METHODS = ("popularity", "ovr", "plt", "glas", "neuralxc", "hierarchicalxc", "aplc", "blend")
-READ_TEXTS, VECTORS = ("aplc",), ("bibtex", "delicious")
+METHODS = ("popularity", "ovr", "plt", "glas", "neuralxc", "hierarchicalxc", "aplc", "lightattention", "secseq", "blend")
+READ_TEXTS, VECTORS = ("aplc", "lightattention", "secseq"), ("bibtex", "delicious")
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 
@@ -45,16 +45,18 @@ def main() -> None:
     parser = arguments(__doc__, repeat=None)
     parser.add_argument("--large", action="store_true", help=f"also {', '.join(LARGE)} (an hour)")
     parser.add_argument("--corpus", action="append", choices=(*CORPORA, *LARGE), help="only this one")
+    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
     rows = []
     for name in given.corpus or (*CORPORA, *(LARGE if given.large else ())):
-        for method in METHODS:
+        for method in given.method or METHODS:
             if method in READ_TEXTS and name in VECTORS:
                 continue
             note(f"{name}: {method}")
             done = run("longtail", measure, env=one_thread, name=name, method=method)
             rows.append({**done.result, "peak MB": done.peak})
+            note(" | ".join(shown(value) for value in rows[-1].values()))
     report({"Results": rows}, ["One thread, seed 0, default settings; train CPU-s from raw text or vectors"], given.json)
 
 
