@@ -93,6 +93,17 @@ def test_the_summary_tells_a_manager_what_to_know() -> None:
     )
 
 
+def test_the_summary_of_many_methods_stays_short() -> None:
+    best = entry("best", 60.0, size=8.0)
+    costs = {"a": {"size": 2.0}, "b": {"size": 8.0, "p50": 0.5}}
+    equal = [entry(name, 59.0, behind=1.0, p_value=0.4, **cost) for name, cost in costs.items()]
+    worse = [entry(f"w{i}", 50.0 - i, behind=10.0 + i, p_value=0.01) for i in range(4)]
+    words = summary(Comparison(result().facts, (1, 5), [best, *equal, *worse], [], []))
+    assert words.partition("texts. ")[2] == (
+        "a and b may be as good; a is 4.0 times smaller and b is 2.0 times faster. The other 4 are 10.0 to 13.0 points behind."
+    )
+
+
 def test_the_tables_mark_the_best_and_what_may_be_as_good() -> None:
     text = comparison_text(result()).replace(EVIL, "best")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]

@@ -150,7 +150,7 @@ def common_labels(task: Task, runs: Sequence[Run]) -> tuple[list[str], list[TopK
 def entry(run: Run, result: Evaluation, behind: dict[str, Paired], precision: list[float]) -> Entry:
     """All figures of one method."""
     parts = {"trained": run.trained, "measured": run.measured}
-    costs = {name: float(parts[part][key]) for name, (part, key, _) in COSTS.items() if key in parts[part]}
+    costs = {name: float(parts[part][key]) for name, (part, key, _) in COSTS.items() if parts[part].get(key) is not None}
     one, notes, history = run.contestant, run.trained.get("notes", []), run.trained.get("history", [])
     values, intervals, slices = result.values, result.intervals, result.slices
     return Entry(one.name, one.what, "", notes, values, intervals, behind, slices, precision, costs, history)

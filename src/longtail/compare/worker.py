@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 import warnings
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from longtail.bundle import load_manifest
 from longtail.compare.contestants import Contestant
 from longtail.data.read import read
 from longtail.errors import CollapseWarning, LongtailError
@@ -61,7 +61,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     with writing(job["predictions"]) as stream:
         np.savez_compressed(stream, ids=best.ids)
-    size = sum(path.stat().st_size for path in Path(job["model"]).iterdir())
+    size = sum(entry["bytes"] for entry in load_manifest(Path(job["model"]))["files"].values())
     p50, p99 = np.percentile(1e3 * latency, [50, 99]).tolist()
     per_second = data.n_samples / seconds
     return {"p50": p50, "p99": p99, "per_second": per_second, "memory": peak_memory(), "size": size / MB}
@@ -92,14 +92,18 @@ def set_threads(tagger: Tagger, threads: int | None) -> None:
         tagger.features.threads = threads
 
 
-def peak_memory() -> float:
-    """MB that this process has held at most.
+def peak_memory() -> float | None:
+    """MB that this process has held at most; None where the system does not tell.
 
     ``ru_maxrss`` serves only where there is no /proc: Linux hands it down from the parent that started the process.
     """
     try:
         lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     except OSError:
+        if sys.platform == "win32":
+            return None
+        import resource
+
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MB
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / MB

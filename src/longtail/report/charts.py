@@ -159,7 +159,7 @@ def cut(name: str, pixels: float) -> str:
 
 def picture(width: float, height: float, title: str, parts: Sequence[str]) -> str:
     """An SVG element with a name for who cannot see it."""
-    size = f'viewBox="0 0 {width:g} {height:g}" style="max-width:{1.3 * width:g}px"'
+    size = f'viewBox="0 0 {width:g} {height:g}" style="min-width:{0.6 * width:g}px;max-width:{1.3 * width:g}px"'
     head = f'<svg {size} role="img" aria-label="{escape(title)}">'
     return "\n".join([head, *parts, "</svg>"])
 
@@ -224,7 +224,7 @@ def linear_axis(low: float, high: float, start: float, end: float) -> tuple[Scal
     """A scale and four or so round numbers on it."""
     rough = (high - low) / 4
     power = 10.0 ** floor(log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= 0.7 * rough)
+    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= 0.7 * rough)
     ticks = [round(n * step, 12) for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
     return between(low, high, start, end), ticks
 

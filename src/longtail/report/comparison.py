@@ -11,6 +11,8 @@ from longtail.report.text import table
 BEST, EQUAL, WORSE = "best", "equal", "worse"
 MARKS = {BEST: " *", EQUAL: " ≈", WORSE: "  "}
 TIMES = 1.5  # from which factor on something is called smaller or faster
+GAINS = {"size": "smaller", "p50": "faster"}
+MOST_NAMED = 3  # of methods that are worse than the best
 LOWEST_BEST = {"training", "training memory", "p50", "p99", "memory", "size"}
 
 
@@ -23,7 +25,7 @@ def comparison_text(result: Comparison) -> str:
         rows = [
             [e.name, *(f"{e.values[m]:.2f}{MARKS[standing(e, m)]}" for m in metrics), interval(e, result.main)] for e in done
         ]
-        header = ["method", *(f"{m}  " for m in metrics), f"95 % of {result.main}"]
+        header = ["method", *(f"{m}  " for m in metrics), f"{result.main}, 95 %"]
         parts.append(table(header, rows) + f"\n* best, ≈ may be as good (p ≥ {CHANCE}, paired randomisation test)")
         slices = shown_slices(done[0])
         deepest = f"recall@{max(result.ks)}"
@@ -109,26 +111,40 @@ def summary(result: Comparison) -> str:
         what = f"its first label is right for {value:.0f} of 100 {kind}" if result.ks[0] == 1 else f"{value:.1f}"
         sentences.append(f"{best.name} is best on {result.main}: {what}.")
         equal = [e for e in others if standing(e, result.main) == EQUAL]
-        for e in equal:
-            more = gains(e, best)
-            sentences.append(f"{e.name} may be as good{f' and is {more}' if more else ''}.")
         worse = [e for e in others if standing(e, result.main) == WORSE]
-        for e in worse:
-            more = gains(e, best) if e.values[result.main] >= SERIOUS * value else ""
-            far = e.behind[result.main].difference
-            sentences.append(f"{e.name} is {far:.1f} points behind{f', but {more}' if more else ''}.")
+        sentences += as_good(equal, best) + behind(worse, best, result.main)
     sentences += [f"{joined(failed)} failed."] if failed else []
     return " ".join(sentences)
 
 
+def as_good(equal: Sequence[Entry], best: Entry) -> list[str]:
+    """About methods that may be as good as the best: the smallest and the fastest of them are told."""
+    if not equal:
+        return []
+    if len(equal) == 1:
+        more = gains(equal[0], best)
+        return [f"{equal[0].name} may be as good{f' and is {more}' if more else ''}."]
+    told = {e.name: gains(e, best) for e in (min(equal, key=lambda e: e.costs[name]) for name in GAINS)}
+    more = joined([f"{name} is {gain}" for name, gain in told.items() if gain])
+    return [f"{joined([e.name for e in equal])} may be as good{f'; {more}' if more else ''}."]
+
+
+def behind(worse: Sequence[Entry], best: Entry, metric: str) -> list[str]:
+    """About methods that are worse than the best: each, or how far they are if there are many."""
+    if len(worse) > MOST_NAMED:
+        near, far = (f"{e.behind[metric].difference:.1f}" for e in (worse[0], worse[-1]))
+        return [f"The other {len(worse)} are {near} to {far} points behind."]
+    out = []
+    for e in worse:
+        more = gains(e, best) if e.values[metric] >= SERIOUS * best.values[metric] else ""
+        out.append(f"{e.name} is {e.behind[metric].difference:.1f} points behind{f', but {more}' if more else ''}.")
+    return out
+
+
 def gains(entry: Entry, best: Entry) -> str:
     """By what factors a method is smaller and faster than the best."""
-    words = []
-    for name, better in (("size", "smaller"), ("p50", "faster")):
-        if name in entry.costs and entry.costs[name] > 0:
-            factor = best.costs[name] / entry.costs[name]
-            words += [f"{digits(factor)} times {better}"] if factor >= TIMES else []
-    return joined(words)
+    factors = {better: best.costs[name] / entry.costs[name] for name, better in GAINS.items()}
+    return joined([f"{digits(factor)} times {better}" for better, factor in factors.items() if factor >= TIMES])
 
 
 def joined(words: Sequence[str]) -> str:

@@ -174,7 +174,7 @@ def depth(result: Comparison) -> str:
         Line(e.name, [[(float(k), value) for k, value in enumerate(e.curve, 1)]], result.entries.index(e))
         for e in result.done
     ]
-    chart = lines("Precision at k for k from 1 to 10", series, "k: labels that are shown", "P@k, %", size=(860.0, 380.0))
+    chart = lines("Precision at k for k from 1 to 10", series, "k: labels that are shown", "P@k, %", size=(660.0, 380.0))
     words = "The share of right labels among the first k. It falls where fewer than k labels are true, for every method."
     return section("How far down the list stays right", words, figure("Precision over k", chart))
 
