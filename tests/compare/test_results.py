@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +12,8 @@ from longtail import Dataset, Labels
 from longtail.compare.contestants import Contestant
 from longtail.compare.results import comparison, pareto
 from longtail.compare.runs import Run, Task, end_of, fingerprint
+from longtail.compare.worker import data_of
+from longtail.data.write import write
 from longtail.errors import DataError
 from longtail.labelspace.frequency import SLICES
 
@@ -23,7 +28,7 @@ def task(n_samples: int = 4) -> Task:
     """Every text has the label a; the last one has b, too."""
     train = Dataset.from_texts(["x"] * 8, [["a"], ["b"]] * 4)
     test = Dataset.from_texts([f"text {i}" for i in range(n_samples)], [["a"]] * (n_samples - 1) + [["b", "a"]])
-    return Task(train, test)
+    return Task(replace(train, source="train.jsonl"), replace(test, source="test.jsonl"))
 
 
 def test_by_hand() -> None:
@@ -82,10 +87,20 @@ def test_fingerprints_tell_data_apart() -> None:
     assert len({fingerprint(data) for data in [base, *others]}) == 5
 
 
-def test_standard_input_cannot_be_read_twice() -> None:
-    data = Dataset.from_pairs([("a", ["x"])], source="-")
-    with pytest.raises(DataError, match="read several times"):
+@pytest.mark.parametrize("source", ["-", ""])
+def test_data_come_from_files(source: str) -> None:
+    data = Dataset.from_pairs([("a", ["x"])], source=source)
+    with pytest.raises(DataError, match="Write them to a file"):
         Task(data, data)
+
+
+def test_a_file_that_holds_something_else_is_refused(train: Dataset, tmp_path: Path) -> None:
+    write(train, tmp_path / "train")
+    job = {"train": str(tmp_path / "train.jsonl"), "prints": {"train": fingerprint(train)}}
+    assert data_of(job, "train").n_samples == train.n_samples
+    write(train.take(range(9)), tmp_path / "part")
+    with pytest.raises(DataError, match="does not hold what is to be compared on"):
+        data_of({**job, "train": str(tmp_path / "part.jsonl")}, "train")
 
 
 def test_ends_of_processes() -> None:

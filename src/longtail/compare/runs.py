@@ -45,8 +45,10 @@ class Task:
     depth: int = DEPTH
 
     def __post_init__(self) -> None:
-        if STDIN in self.sources.values():
-            raise DataError("the data are read several times", mend="Write standard input to a file first")
+        for data in (self.train, self.test):
+            if data.source in (STDIN, ""):
+                found = "the data do not come from a file, and each method reads them in a process of its own"
+                raise DataError(found, mend="Write them to a file first")
 
     @property
     def sources(self) -> dict[str, str]:
@@ -84,39 +86,52 @@ def run_all(task: Task, contestants: Sequence[Contestant], out: Path, progress: 
 def run_one(task: Task, one: Contestant, prints: Record, out: Path, title: str, progress: Progress) -> Run:
     """Train and measure what has not been."""
     path = out / "runs" / f"{one.file_name}.json"
-    predictions, folder = path.with_suffix(".npz"), Path(one.model) if one.model else out / "models" / one.file_name
-    same = {"longtail": __version__, "threads": task.threads}
-    job: Record = {"title": title, "model": str(folder), "threads": task.threads, **task.sources}
-    job |= {"contestant": asdict(one), "seed": task.seed, "depth": task.depth, "predictions": str(predictions)}
-    record = {} if one.model else read_record(path)
-    if not one.model:
-        learns = {"method": one.method, "preset": one.preset, "settings": one.settings, "seed": task.seed}
-        key = key_of({**same, **learns, "train": prints["train"], "valid": prints.get("valid")})
-        if record.get("train", {}).get("key") == key and record["train"]["model"] == hash_of(folder):
-            progress.say(f"{title}: trained before")
-        else:
-            found = in_a_process({**job, "task": "train"})
-            if "failure" in found:
-                return Run(one, found["failure"])
-            record = {"train": {"key": key, "model": hash_of(folder), **found}}
-            write_record(path, record)
-    else:
-        record = {name: value for name, value in read_record(path).items() if name == "measure"}
-    key = key_of({**same, "model": hash_of(folder), "test": prints["test"], "depth": task.depth})
-    if record.get("measure", {}).get("key") == key and predictions.is_file():
-        progress.say(f"{title}: measured before")
-    else:
-        record.pop("measure", None)
-        write_record(path, record)  # before the predictions that it speaks of are replaced
-        found = in_a_process({**job, "task": "measure"})
-        if "failure" in found:
-            return Run(one, found["failure"], record.get("train", {}))
-        record["measure"] = {"key": key, **found}
-        write_record(path, record)
-    with np.load(predictions) as stored:
+    folder = Path(one.model) if one.model else out / "models" / one.file_name
+    job: Record = {"title": title, "contestant": asdict(one), "model": str(folder), "seed": task.seed, "depth": task.depth}
+    job |= {"threads": task.threads, "predictions": str(path.with_suffix(".npz")), "prints": prints, **task.sources}
+    record = read_record(path)
+    if one.model:
+        record.pop("train", None)
+    elif failure := train(job, record, path, progress):
+        return Run(one, failure)
+    if failure := measure(job, record, path, progress):
+        return Run(one, failure, record.get("train", {}))
+    with np.load(job["predictions"]) as stored:
         ids = stored["ids"]
     labels = tuple(row[0] for row in load_bundle(folder).labels)
     return Run(one, "", record.get("train", {}), record["measure"], labels, ids)
+
+
+def train(job: Record, record: Record, path: Path, progress: Progress) -> str:
+    """Have a model trained, unless the same was; the record gets what it took. Why it failed, if it did."""
+    same = {"longtail": __version__, **{name: job[name] for name in ("contestant", "seed", "threads")}}
+    key = key_of({**same, "train": job["prints"]["train"], "valid": job["prints"].get("valid")})
+    before = record.get("train", {})
+    if before.get("key") == key and before["model"] == hash_of(job["model"]):
+        progress.say(f"{job['title']}: trained before")
+        return ""
+    found = in_a_process({**job, "task": "train"})
+    if "failure" not in found:
+        record.clear()
+        record["train"] = {"key": key, "model": hash_of(job["model"]), **found}
+        write_record(path, record)
+    return str(found.get("failure", ""))
+
+
+def measure(job: Record, record: Record, path: Path, progress: Progress) -> str:
+    """Have a model measured, unless it was on the same data; the record gets the figures. Why it failed, if it did."""
+    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"]}
+    key = key_of({**same, "model": hash_of(job["model"]), "test": job["prints"]["test"]})
+    if record.get("measure", {}).get("key") == key and Path(job["predictions"]).is_file():
+        progress.say(f"{job['title']}: measured before")
+        return ""
+    record.pop("measure", None)
+    write_record(path, record)  # before the predictions that it speaks of are replaced
+    found = in_a_process({**job, "task": "measure"})
+    if "failure" not in found:
+        record["measure"] = {"key": key, **found}
+        write_record(path, record)
+    return str(found.get("failure", ""))
 
 
 def in_a_process(job: Record) -> Record:
@@ -162,9 +177,9 @@ def key_of(same: Record) -> str:
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
 
 
-def hash_of(model: Path) -> str:
+def hash_of(model: str) -> str:
     """Tells one saved model from another; empty if there is none."""
-    path = model / MANIFEST
+    path = Path(model) / MANIFEST
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 

@@ -21,8 +21,10 @@ import numpy as np
 
 from longtail.bundle import load_manifest
 from longtail.compare.contestants import Contestant
+from longtail.compare.runs import fingerprint
+from longtail.data.dataset import Dataset
 from longtail.data.read import read
-from longtail.errors import CollapseWarning, LongtailError
+from longtail.errors import CollapseWarning, DataError, LongtailError
 from longtail.features.tfidf import Tfidf
 from longtail.files import writing
 from longtail.models.base import count
@@ -38,7 +40,7 @@ LABELS = 5  # asked for when a single text is timed
 def train(job: dict[str, Any]) -> dict[str, Any]:
     """Learn and save; what it took."""
     display, one = Display(title=job["title"]), Contestant(**job["contestant"])
-    data, valid = read(job["train"]), read(job["valid"]) if job["valid"] else None
+    data, valid = data_of(job, "train"), data_of(job, "valid") if job["valid"] else None
     tagger = one.tagger(job["seed"], job["threads"])
     with noted_warnings() as notes:
         start = time.perf_counter()
@@ -53,7 +55,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Load, time single texts and all of them, and write the best labels of each to a file."""
     display, tagger = Display(title=job["title"]), load(job["model"])
     set_threads(tagger, job["threads"])
-    data = read(job["test"])
+    data = data_of(job, "test")
     comparable(data, tagger.known_labels)  # an error if no label is known
     latency = single_latency(tagger, data.inputs, display)
     start = time.perf_counter()
@@ -65,6 +67,15 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     p50, p99 = np.percentile(1e3 * latency, [50, 99]).tolist()
     per_second = data.n_samples / seconds
     return {"p50": p50, "p99": p99, "per_second": per_second, "memory": peak_memory(), "size": size / MB}
+
+
+def data_of(job: dict[str, Any], part: str) -> Dataset:
+    """The same data as the parent has read."""
+    data = read(job[part])
+    if fingerprint(data) != job["prints"][part]:
+        mend = "Give the file as a whole, and leave it as it is while methods are compared"
+        raise DataError("the file does not hold what is to be compared on", where=job[part], mend=mend)
+    return data
 
 
 def single_latency(tagger: Tagger, inputs: Any, display: Display) -> Any:

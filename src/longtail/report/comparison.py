@@ -18,7 +18,7 @@ LOWEST_BEST = {"training", "training memory", "p50", "p99", "memory", "size"}
 
 def comparison_text(result: Comparison) -> str:
     """All of it: summary, accuracy, accuracy by label frequency, costs, failures."""
-    parts = [summary(result)]
+    parts = [" ".join(summary(result))]
     done = result.done
     if done:
         metrics = shown_metrics(result.ks)
@@ -32,7 +32,7 @@ def comparison_text(result: Comparison) -> str:
         rows = [[e.name, *(f"{e.slices[name][deepest]:.2f}" for name in slices)] for e in done]
         parts.append(table([deepest, *slices], rows))
         rows = [[e.name, *(shown_cost(e, name) for name in COST_TITLES)] for e in done]
-        parts.append(table(["method", *COST_TITLES.values()], rows))
+        parts.append(table(["method", *cost_titles(result)], rows))
     parts += [f"{e.name} failed: {e.failure}" for e in result.entries if e.failure]
     parts += [f"{e.name}: {note}" for e in done for note in e.notes]
     return "\n\n".join(parts)
@@ -47,6 +47,12 @@ COST_TITLES = {
     "memory": "memory",
     "size": "size",
 }
+
+
+def cost_titles(result: Comparison) -> list[str]:
+    """Above the costs."""
+    kind = "text" if result.facts["kind"] == "texts" else "sample"
+    return [title.replace("text", kind) for title in COST_TITLES.values()]
 
 
 def shown_metrics(ks: Sequence[int]) -> list[str]:
@@ -100,8 +106,8 @@ def digits(value: float) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def summary(result: Comparison) -> str:
-    """What it comes to, for somebody who does not read tables."""
+def summary(result: Comparison) -> list[str]:
+    """What it comes to, in sentences for somebody who does not read tables."""
     failed = [e.name for e in result.entries if e.failure]
     sentences = []
     if result.done:
@@ -114,7 +120,7 @@ def summary(result: Comparison) -> str:
         worse = [e for e in others if standing(e, result.main) == WORSE]
         sentences += as_good(equal, best) + behind(worse, best, result.main)
     sentences += [f"{joined(failed)} failed."] if failed else []
-    return " ".join(sentences)
+    return sentences
 
 
 def as_good(equal: Sequence[Entry], best: Entry) -> list[str]:

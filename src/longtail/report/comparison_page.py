@@ -13,6 +13,7 @@ from longtail.report.comparison import (
     COST_TITLES,
     EQUAL,
     LOWEST_BEST,
+    cost_titles,
     digits,
     interval,
     joined,
@@ -54,13 +55,12 @@ def header(result: Comparison) -> str:
         "methods": f"{len(result.entries)}",
     }
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in numbers.items())
-    lead, *rest = summary(result).split(". ")
-    more = ". ".join(rest)
+    lead, *more = summary(result)
     day = f" · {escape(facts['date'])}" if facts["date"] else ""
     return f"""<header>
 <p class="eyebrow">longtail compare{day}</p>
-<h1>{escape(lead.rstrip("."))}.</h1>
-<p class="lead">{escape(more)}</p>
+<h1>{escape(lead)}</h1>
+<p class="lead">{escape(" ".join(more))}</p>
 <dl class="tiles">{tiles}</dl>
 </header>"""
 
@@ -138,8 +138,7 @@ def costs(result: Comparison) -> str:
         f"slowest of a hundred (p99). {kind.capitalize()}s/s: all test data at once. Memory: the most that the process "
         "held, with Python and the data."
     )
-    titles = [title.replace("text", kind) for title in COST_TITLES.values()]
-    return section("What they cost", words, grid_table("Costs", ["method", *titles], rows))
+    return section("What they cost", words, grid_table("Costs", ["method", *cost_titles(result)], rows))
 
 
 def trade_offs(result: Comparison) -> str:
