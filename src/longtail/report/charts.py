@@ -239,7 +239,10 @@ def log_axis(values: Sequence[float], start: float, end: float) -> tuple[Scale, 
     factors = (1.0,) if high - low > 2.6 else (1.0, 3.0) if high - low > 1.2 else (1.0, 2.0, 5.0)
     ticks = [f * 10.0**p for p in range(floor(low) - 1, ceil(high) + 1) for f in factors]
     room = 0.06 * (high - low)
-    return (lambda value: scale(log10(max(value, 1e-9)))), [t for t in ticks if low - room <= log10(t) <= high + room]
+    ticks = [t for t in ticks if low - room <= log10(t) <= high + room]
+    if len(ticks) < 3:
+        ticks = [t for t in linear_axis(10**low, 10**high, 0.0, 1.0)[1] if t > 0]
+    return (lambda value: scale(log10(max(value, 1e-9)))), ticks
 
 
 def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
