@@ -310,7 +310,7 @@ def problems(result: Comparison) -> str:
 def footer(result: Comparison) -> str:
     """How it was measured."""
     facts = result.facts
-    threads = f"{facts['threads']} threads" if facts["threads"] else "all cores"
+    threads = f"threads: {facts['threads']}" if facts["threads"] else "all cores"
     return (
         f"<footer><p>Learned from {escape(facts['train'])}, measured on {escape(facts['test'])}; seed {facts['seed']}, "
         f"{escape(threads)}, longtail {escape(facts['longtail'])}. Propensities and label frequencies are those of the "
