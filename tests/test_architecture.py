@@ -21,6 +21,7 @@ LAYERS = [
     ["models"],
     ["metrics"],
     ["bundle", "tagger"],
+    ["compare"],
     ["report"],
     ["cli", "__main__"],
 ]

@@ -33,7 +33,13 @@ def run(command: list[str] | str, folder: Path) -> str:
 
 def test_the_commands_and_the_example_run_as_they_stand(tmp_path: Path) -> None:
     commands = [line for block in blocks("bash") for line in block.splitlines() if not line.startswith("make ")]
-    assert [line.split()[1] for line in commands if line.startswith("longtail")] == ["split", "check", "train", "evaluate"]
+    assert [line.split()[1] for line in commands if line.startswith("longtail")] == [
+        "split",
+        "check",
+        "train",
+        "evaluate",
+        "compare",
+    ]
     for command in commands:
         out = run(command, tmp_path)
     assert out.split()[0] == "size"

@@ -36,14 +36,15 @@ SILENT = Progress()
 class Display(Progress):
     """A bar that redraws itself on a terminal, plain lines elsewhere (a log file, a pipe)."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stderr
+    def __init__(self, stream: TextIO | None = None, title: str = "") -> None:
+        """Where to, and what to say before the name of each step, where there are steps of several."""
+        self.stream, self.title = stream or sys.stderr, title
         self.terminal = self.stream.isatty()
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Stage]:
         """Show one step of ``total`` units while the block runs."""
-        bar = _Bar(self, name, total)
+        bar = _Bar(self, f"{self.title} {name}".lstrip(), total)
         try:
             yield bar
         except BaseException:

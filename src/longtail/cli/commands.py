@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.bundle import check_target, load_manifest
+from longtail.cli.comparison import compare as compare
 from longtail.cli.demo import demo as demo
 from longtail.cli.settings import methods_text, parsed_settings, pretrain_settings
 from longtail.data.check import check as check_data

@@ -60,16 +60,21 @@ def parser() -> Parser:
     evaluate = command("evaluate", "Measure a saved tagger on data that it did not learn from.")
     evaluate.add_argument("model", metavar="MODEL")
     evaluate.add_argument("data", metavar="DATA", help=DATA)
-    evaluate.add_argument("--k", type=whole_numbers, default=(1, 3, 5), metavar="1,3,5", help="ranks to measure at")
     evaluate.add_argument("--json", metavar="FILE", help="write the figures to a file, too (- for standard output only)")
     evaluate.add_argument("--per-label", metavar="FILE", help="write a table with a row for each label, too")
-    evaluate.add_argument(
-        "--propensity",
-        type=two_numbers,
-        default=(0.55, 1.5),
-        metavar="A,B",
-        help="constants of PSP (default: 0.55,1.5)",
+    metric_options(evaluate)
+
+    compare = command("compare", "Train and measure methods side by side: a table, figures as JSON, and a page with plots.")
+    compare.add_argument("train", metavar="TRAIN", help="data to learn from: a file in any known format")
+    compare.add_argument("test", metavar="TEST", help="data to measure on")
+    names = (
+        "with commas between: a method (plt), one of its presets (plt:bonsai), the folder of a saved model; NAME= before it"
     )
+    compare.add_argument("--methods", required=True, metavar="A,B,…", help=names)
+    compare.add_argument("--out", required=True, metavar="FOLDER", help="where to write; what is done there is not repeated")
+    compare.add_argument("--valid", metavar="DATA", help="data for methods that choose something while they learn")
+    metric_options(compare)
+    training_options(compare, "one setting of one method, METHOD.name=value; may be repeated")
 
     predict = command("predict", "Give each text its labels.")
     predict.add_argument("model", metavar="MODEL")
@@ -98,6 +103,18 @@ def parser() -> Parser:
     demo = command("demo", "Build a corpus, train on it, measure, write a report, and tag an example.")
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="where to write (default: demo)")
     return top
+
+
+def metric_options(command: argparse.ArgumentParser) -> None:
+    """What all commands that measure have."""
+    command.add_argument("--k", type=whole_numbers, default=(1, 3, 5), metavar="1,3,5", help="ranks to measure at")
+    command.add_argument(
+        "--propensity",
+        type=two_numbers,
+        default=(0.55, 1.5),
+        metavar="A,B",
+        help="constants of PSP (default: 0.55,1.5)",
+    )
 
 
 def training_options(command: argparse.ArgumentParser, settings: str) -> None:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from longtail.compare.results import Comparison, Entry, Example, Group
+from longtail.metrics.intervals import Paired
+from longtail.report.charts import Point, apart, linear_axis, log_axis, scatter
+from longtail.report.comparison import comparison_text, summary
+from longtail.report.comparison_page import comparison_page
+
+EVIL = '<script>alert("x")</script>'
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Checked(HTMLParser):
+    """Every element that is opened is closed, in order; nothing is loaded."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.count: dict[str, int] = {}
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "img", "iframe") and not {"src", "href"} & {name for name, _ in attributes}
+        self.count[tag] = self.count.get(tag, 0) + 1
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        assert self.open and "svg" in self.open
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def entry(name: str, value: float, behind: float = 0.0, p_value: float = 0.5, **costs: float) -> Entry:
+    metrics = [f"{metric}@{k}" for metric in ("P", "nDCG", "recall", "PSP", "PSnDCG") for k in (1, 5)]
+    return Entry(
+        name,
+        what=f"{name}, C=1",
+        notes=["it has collapsed"] if name == EVIL else [],
+        values=dict.fromkeys(metrics, value),
+        intervals=dict.fromkeys(metrics, (value - 2, value + 2)),
+        behind=dict.fromkeys(metrics, Paired(behind, p_value)) if behind else {},
+        slices={"head": {"labels": 2, "true": 9, "recall@5": value}, "tail": {"labels": 0, "true": 0, "recall@5": 0}},
+        curve=[value / k for k in range(1, 11)],
+        costs={"p50": 1.0, "p99": 2.0, "throughput": 3.0, "memory": 4.0, "size": 5.0, **costs},
+        history=[{"epoch": 1, "loss": 2.0, "metric": 30.0}, {"epoch": 2, "loss": 1.0, "metric": 40.0}],
+    )
+
+
+def result(texts: bool = True) -> Comparison:
+    facts = {"train": "a&b.jsonl", "test": EVIL, "kind": "texts" if texts else "feature vectors", "n_train": 10, "n_test": 8}
+    facts |= {"n_labels": 3, "labels_per_sample": 1.5, "seed": 0, "threads": None, "longtail": "1", "date": ""}
+    entries = [
+        entry(EVIL, 60.0, training=60.0),
+        entry("small", 59.0, behind=1.0, p_value=0.4, size=1.0),
+        entry("quick", 50.0, behind=10.0, p_value=0.001, p50=0.1),
+        entry("floor", 5.0, behind=55.0, p_value=0.001, size=0.001),
+        Entry("broken", "aplc", failure=f"no encoder {EVIL}"),
+    ]
+    first = {EVIL: [(EVIL, True)], "small": [("b", False)]}
+    groups = [Group([EVIL], ["small"], 3, [Example(7, EVIL if texts else None, [EVIL, "b"] * 10, first)])]
+    return Comparison(facts, (1, 5), entries, [[100.0] * 4] * 4, groups)
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_the_page_is_whole_needs_nothing_else_and_escapes_all(texts: bool) -> None:
+    page = comparison_page(result(texts))
+    count = Checked(page).count
+    assert "<script" not in page and "http" not in page and "&lt;script&gt;" in page
+    assert count["svg"] == 2 + 1 + 1 + 4 * 2  # costs, precision over k, the one slice with true labels, training
+    assert count["article"] == 1 and ("Sample 7" in page) is not texts
+    assert "What went wrong" in page and "no encoder" in page and "it has collapsed" in page and "… 8 more" in page
+
+
+def test_nothing_but_failures_is_a_page_too() -> None:
+    failed = Comparison(result().facts, (1, 5), [Entry("broken", "aplc", failure="why")], [], [])
+    assert "svg" not in Checked(comparison_page(failed)).count
+    assert comparison_text(failed).split("\n") == ["broken failed.", "", "broken failed: why"]
+
+
+def test_the_summary_tells_a_manager_what_to_know() -> None:
+    words = " ".join(summary(result())).replace(EVIL, "best")
+    assert words == (
+        "best is best on P@1: its first label is right for 60 of 100 texts. small may be as good and is 5.0 times smaller. "
+        "quick is 10.0 points behind, but 10 times faster. floor is 55.0 points behind. broken failed."
+    )
+
+
+def test_the_summary_of_many_methods_stays_short() -> None:
+    best = entry("best", 60.0, size=8.0)
+    costs = {"a": {"size": 2.0}, "b": {"size": 8.0, "p50": 0.5}}
+    equal = [entry(name, 59.0, behind=1.0, p_value=0.4, **cost) for name, cost in costs.items()]
+    worse = [entry(f"w{i}", 50.0 - i, behind=10.0 + i, p_value=0.01) for i in range(4)]
+    assert summary(Comparison(result().facts, (1, 5), [best, *equal, *worse], [], []))[1:] == [
+        "a and b may be as good; a is 4.0 times smaller and b is 2.0 times faster.",
+        "The other 4 are 10.0 to 13.0 points behind.",
+    ]
+
+
+def test_the_tables_mark_the_best_and_what_may_be_as_good() -> None:
+    text = comparison_text(result()).replace(EVIL, "best")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    accuracy = {row[0]: row[1] for row in rows if " – " in row[-1]}
+    assert accuracy == {"best": "60.00 *", "small": "59.00 ≈", "quick": "50.00", "floor": "5.00"}
+    training = {row[0]: row[1] for row in rows if row[-1].endswith("MB")}
+    assert training == {"best": "1 min 0 s", "small": "–", "quick": "–", "floor": "–"}  # the others were not trained here
+
+
+def test_points_that_are_far_below_stand_at_the_edge() -> None:
+    points = [Point("high", 1.0, 80.0, 78.0, 82.0, 0, "a"), Point("low", 10.0, 4.0, 3.0, 5.0, 1, "b")]
+    drawn = scatter("title", points, [0], "x", "y", str)
+    assert "low 4.0 ↓" in drawn and drawn.count('class="error"') == 1
+    assert drawn.count('class="mark"') == 1 and drawn.count('class="hollow"') == 1  # only the first is on the front
+
+
+def test_axes_and_names_that_do_not_touch() -> None:
+    scale, ticks = linear_axis(56.0, 66.0, 100.0, 0.0)
+    assert ticks == [56, 58, 60, 62, 64, 66] and (scale(56), scale(66)) == (100, 0)
+    scale, ticks = log_axis([0.1, 100.0], 0.0, 300.0)
+    assert ticks == pytest.approx([0.1, 1, 10, 100]) and scale(1.0) == pytest.approx(100)
+    scale, ticks = log_axis([5.0], 0.0, 100.0)
+    assert scale(5.0) == pytest.approx(50) and ticks == [4, 6, 8]  # so narrow that there is no power of ten
+    assert apart([95.0, 96.0, 99.0], 10, 0, 100) == [80, 90, 100]
