@@ -33,11 +33,17 @@ FIGURE_4: dict[str, dict[str, Any]] = {f"{n} clusters": {"n_clusters": n, "head"
 FIGURE_5: dict[str, dict[str, Any]] = {
     f"head {head:g} of 3 clusters": {"n_clusters": 3, "head": head} for head in (0.1, 0.3, 0.5, 0.7, 0.9)
 }
-# what of MiniLM is trained, for two epochs, and how many tokens it reads
+# what of MiniLM is trained, for two epochs after ten of the head alone, and how many tokens it reads
+LAYERS: dict[str, dict[str, Any]] = {
+    "no layer": {"trained_layers": 0, "head_first": 0, "epochs": 12},
+    "1 layer": {"trained_layers": 1},
+    "2 layers": {"trained_layers": 2},
+    "all 6 layers and the token vectors": {"trained_layers": None},
+}
 TRADE: dict[str, dict[str, Any]] = {
-    f"{title}, {length} tokens": {"preset": "minilm-tuned", "trained_layers": n, "max_length": length}
-    for title, n in {"none of 6 layers": 0, "1 layer": 1, "2 layers": 2, "6 layers and tokens": None}.items()
+    f"{title}, {length} tokens": {"preset": "minilm-tuned", "max_length": length, **settings}
     for length in (32, 64)
+    for title, settings in LAYERS.items()
 }
 
 

@@ -188,8 +188,9 @@ class Aplc(Model):
         if self.head is not None and not 0 < self.head < 1:
             raise SettingError(f"head is {self.head}", mend="It must be between 0 and 1, or left out")
         schedule(self.schedule)  # says so if there is none of that name
-        if self.trained_layers == 0 and self.unfreeze:
-            raise SettingError("trained_layers=0 does not go with unfreeze", mend="Leave one of them out")
+        for name in ("unfreeze", "head_first"):
+            if self.trained_layers == 0 and getattr(self, name):
+                raise SettingError(f"trained_layers=0 does not go with {name}", mend="Leave one of them out")
 
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         self._check_settings()

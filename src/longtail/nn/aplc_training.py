@@ -118,7 +118,7 @@ def fit(
     with torch_threads(1 if bag else s.threads):
         texts = reader(encoder, net.encoder, rows, s.cache)
         held_out = reader(encoder, net.encoder, valid[0], s.cache) if valid else None
-        if s.head_first and net.encoder is not None:
+        if s.head_first:
             net.eval()
             first = replace(plan, epochs=s.head_first, log=None, checkpoint=None, name="epochs of the head")
             train_on(texts.once(), held_out and held_out.once(), optimizer(net, s, encoder=False), first)
