@@ -100,7 +100,8 @@ def test_the_loss_is_that_of_transformers(net: PermutationLM) -> None:
     predicted = targets(words(mask), places)
     picked = picks(predicted, places)
     out = theirs(
-        **net.encoder.inputs(ids, mask),
+        input_ids=ids,
+        **net.encoder.inputs(mask),
         perm_mask=hidden(predicted, places).float(),
         target_mapping=picked.float(),
         labels=(picked * ids[:, None]).sum(2),
