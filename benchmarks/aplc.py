@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import MB, Row, Stopwatch, arguments, corpus, median_ms, note, report
+from common import MB, Row, Stopwatch, arguments, corpus, median_ms, note, report, shown
 from peers import LIMITS, run
 
 CORPORA = ("reuters21578-modapte", "debian-debtags")
@@ -42,7 +42,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 TRADE: dict[str, dict[str, Any]] = {
     f"{title}, {length} tokens": {"preset": "minilm-tuned", "max_length": length, **settings}
-    for length in (32, 64)
+    for length in (32, 96)
     for title, settings in LAYERS.items()
 }
 
@@ -91,7 +91,7 @@ def main() -> None:
             note(f"{name}: {title}")
             done = run("longtail", measure, env=one_thread, name=name, **settings)
             rows.append({"corpus": name, "method": title, **done.result, "peak MB": done.peak})
-            note(", ".join(f"{metric} {rows[-1][metric]:.2f}" for metric in SHOWN))
+            note(" | ".join(shown(value) for value in rows[-1].values()))
     notes = [f"One thread, seed 0; ms a text: median of {N_SINGLE}, from raw text, one by one, k = 5"]
     report({"APLC": rows}, notes, given.json)
 
