@@ -13,7 +13,7 @@ import numpy as np
 from common import Row, arguments, corpus, median_ms, note, report
 
 CORPUS = "debian-debtags"
-METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "neuralxc", "aplc", "blend")
+METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "neuralxc", "aplc", "lightattention", "secseq", "blend")
 N_TRAIN, N_ASKED, N_WORDS = 6000, 300, 3
 
 

@@ -22,15 +22,8 @@ CORPORA = ("reuters21578-modapte", "debian-debtags", "finna-yso-en")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 N_SINGLE = 100  # texts that are predicted one by one
 SEQUENCE: dict[str, Any] = {
-    **{
-        "method": "secseq",
-        "target": "sequence",
-        "coding": "random",
-        "embedding": "indicator",
-        "decoding": "best",
-        "beam": 5,
-    },
-    **{"epochs": 12, "patience": 3},
+    **{"method": "secseq", "target": "sequence", "coding": "random", "embedding": "indicator"},
+    **{"decoding": "best", "beam": 5, "epochs": 12, "patience": 3},
 }
 METHODS: dict[str, dict[str, Any]] = {
     "plt": {"method": "plt"},
@@ -43,15 +36,8 @@ METHODS: dict[str, dict[str, Any]] = {
 DECODINGS = ({"decoding": "best"}, {"decoding": "beams", "constrained": True}, {"decoding": "direct"})
 SLOW: dict[str, dict[str, Any]] = {
     "GRU, M = 1": {
-        **{
-            "method": "secseq",
-            "preset": "paper",
-            "decoding": "best",
-            "n_trees": 1,
-            "width": 128,
-            "token_width": 128,
-            "hidden": 128,
-        },
+        **{"method": "secseq", "preset": "paper", "decoding": "best", "n_trees": 1},
+        **{"width": 128, "token_width": 128, "hidden": 128},
         **{"symbol_width": 128, "max_length": 100, "n_pieces": 20_000, "rate": 0.002, "head_rate": 0.002},
     }
 }

@@ -51,12 +51,13 @@ def check_settings(
     choices: Mapping[str, Iterable[str]] | None = None,
     above_zero: Iterable[str] = (),
     at_most: Mapping[str, float] | None = None,
+    below_one: Iterable[str] = (),
     whole: Iterable[str] = (),
 ) -> None:
     """Refuse settings that cannot work; those that are None are left to the method.
 
     choices: the values that a setting may have. above_zero: numbers above 0 and below 2^31. at_most: numbers from 0 to so
-    much. whole: whole numbers.
+    much. below_one: numbers from 0 to below 1. whole: whole numbers.
 
     >>> check_settings({"epochs": 0}, above_zero=["epochs"])
     Traceback (most recent call last):
@@ -72,6 +73,9 @@ def check_settings(
     for name, most in (at_most or {}).items():
         if name in given and not 0 <= given[name] <= most:
             raise SettingError(f"{name} is {given[name]}", mend=f"It must be from 0 to {most}")
+    for name in below_one:
+        if name in given and not 0 <= given[name] < 1:
+            raise SettingError(f"{name} is {given[name]}", mend="It must be from 0 to below 1")
     for name in whole:
         if name in given and not isinstance(given[name], Integral):
             raise SettingError(f"{name} is {given[name]}", mend="It must be a whole number")

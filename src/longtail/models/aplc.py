@@ -6,7 +6,7 @@ Training is in ``longtail.nn.aplc_training`` and needs torch; prediction is here
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, log2
+from math import log2
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from longtail.kernels import Floats
 from longtail.linear.bag import ByteRows
 from longtail.models.base import WITHOUT, Model, Spans, Valid
 from longtail.models.holdout import held_out
+from longtail.models.paper_tables import nearest
 from longtail.models.saved_encoder import SavedEncoder, token_means
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
@@ -169,22 +170,15 @@ class Aplc(Model):
 
     def _check_settings(self) -> None:
         whole = ("width", "layers", "hidden", "n_clusters", "most_parameters", "batch", "accumulate", "epochs")
+        counts = ("patience", "trained_layers", "head_first")
         check_settings(
             self.get_params(),
             choices=CHOICES,
             above_zero=(*whole, "rate", "hidden_rate", "head_rate"),
-            at_most={
-                "holdout": 0.5,
-                "clip": BIG,
-                "patience": BIG,
-                "seed": 2**63 - 1,
-                **dict.fromkeys(("trained_layers", "head_first"), BIG),
-            },
-            whole=(*whole, "patience", "seed", "trained_layers", "head_first"),
+            at_most={"holdout": 0.5, "seed": 2**63 - 1, **dict.fromkeys(("clip", *counts), BIG)},
+            below_one=("dropout", "encoder_dropout"),
+            whole=(*whole, *counts, "seed"),
         )
-        for name in ("dropout", "encoder_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be from 0 to below 1")
         if self.head is not None and not 0 < self.head < 1:
             raise SettingError(f"head is {self.head}", mend="It must be between 0 and 1, or left out")
         schedule(self.schedule)  # says so if there is none of that name
@@ -272,11 +266,7 @@ def like(n_samples: int, n_labels: int) -> tuple[float, ...]:
     >>> like(20_000, 5_000)[-2:], like(500_000, 500_000)[-2:]
     ((12, 8), (28, 20))
     """
-
-    def distance(size: tuple[int, int]) -> float:
-        return log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2
-
-    return TABLES[min(TABLES, key=distance)]
+    return nearest(TABLES, n_samples, n_labels)
 
 
 def halved(arrays: State) -> State:

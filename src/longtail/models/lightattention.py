@@ -6,7 +6,7 @@ The network is in ``longtail.nn.attention``, its training and search in ``longta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, log, log2
+from math import ceil, log2
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +22,7 @@ from longtail.labelspace.grow import balanced_tree, compressed, levelled
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.models.base import Model, Spans, Valid
 from longtail.models.holdout import held_out
+from longtail.models.paper_tables import nearest
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
 from longtail.search.beam import average_rows
@@ -72,15 +73,8 @@ class LightAttention(Model):
     presets: ClassVar = {
         "best": {},
         "paper": {
-            **{
-                "paper": True,
-                "negatives": "dynamic",
-                "width": 300,
-                "skip": False,
-                "own": False,
-                "word_dropout": 0.2,
-                "dropout": 0.5,
-            },
+            **{"paper": True, "negatives": "dynamic", "width": 300, "skip": False, "own": False},
+            **{"word_dropout": 0.2, "dropout": 0.5},
             **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
         },
     }
@@ -193,11 +187,9 @@ class LightAttention(Model):
             choices=CHOICES,
             above_zero=(*whole, "rate"),
             at_most={"holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**63 - 1, "average_from": BIG},
+            below_one=("word_dropout", "dropout"),
             whole=(*whole, "fanout", "patience", "seed", "average_from"),
         )
-        for name in ("word_dropout", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be from 0 to below 1")
         if self.fanout < 2 or self.fanout & (self.fanout - 1):
             raise SettingError(f"fanout is {self.fanout}", mend="It must be a power of two")
         if self.frozen and self.vectors is None:
@@ -348,4 +340,4 @@ def like(n_samples: int, n_labels: int) -> tuple[Any, ...]:
     >>> like(20_000, 5_000)[2], like(500_000, 500_000)[2]
     (40, 200)
     """
-    return TABLES[min(TABLES, key=lambda size: log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2)]
+    return nearest(TABLES, n_samples, n_labels)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import BIG, SettingError, check_settings, missing_extra
+from longtail.errors import BIG, check_settings, missing_extra
 from longtail.features.batches import length_batches
 from longtail.features.pretrained import SCRATCH, STATIC, text_settings
 from longtail.features.tfidf import Tfidf
@@ -193,30 +193,16 @@ class SecSeq(Model):
         return {**dict.fromkeys(self.param_names()), **rest, **given}
 
     def _check_settings(self) -> None:
-        whole = (
-            *(
-                "ngrams",
-                "width",
-                "token_width",
-                "layers",
-                "max_length",
-                "symbols",
-                "depth",
-                "n_trees",
-                "most_labels",
-                "hidden",
-            ),
-            *("symbol_width", "beam", "samples", "batch", "accumulate", "epochs", "jobs"),
-        )
+        of_network = ("ngrams", "width", "token_width", "layers", "max_length", "most_labels", "hidden", "symbol_width")
+        whole = (*of_network, "symbols", "depth", "n_trees", "beam", "samples", "batch", "accumulate", "epochs", "jobs")
         check_settings(
             self.get_params(),
             choices=CHOICES,
             above_zero=(*whole, "rate", "head_rate", "keep"),
             at_most={"keep": 1, "holdout": 0.5, "clip": BIG, "patience": BIG, "seed": 2**62},
+            below_one=("dropout",),
             whole=(*whole, "patience", "seed"),
         )
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout is {self.dropout}", mend="It must be from 0 to below 1")
         schedule(self.schedule)  # says so if there is none of that name
 
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:

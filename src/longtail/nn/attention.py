@@ -69,7 +69,7 @@ class Reader(torch.nn.Module):
         """One direction [B, T, n], its outputs in the order of the text.
 
         Both directions have padding at the end only, so it changes nothing, as with packed sequences; but these take torch
-        2.7 times as long on a CPU.
+        much longer on a CPU.
         """
         B, T = places.shape
         start = tuple(state.expand(1, B, -1).contiguous() for state in self.start[direction][:, None])
