@@ -1,17 +1,20 @@
 """The experiment that LightAttention's paper does not show: which negatives? All labels, static ones, or dynamic ones.
 
 Trained on ``train``, measured on ``test``, where nothing is chosen. One thread, each run in its own process; means over
-seeds with 95 % t-intervals. Beside them label trees (``plt``), and a blend of both. ``--json`` also gets the metric on
-held-out training texts after each epoch. Of finna-yso-en, 20,000 training texts unless ``--slice`` says otherwise.
+seeds with 95 % t-intervals. Beside them label trees (``plt``), and a blend of both. Of finna-yso-en, 20,000 training texts
+unless ``--slice`` says otherwise. Runs are kept in the file that ``--json`` names, and those in it are not repeated;
+``--draw`` draws the metric on held-out training texts after each epoch.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Row, Stopwatch, arguments, corpus, note, report
+from common import ROOT, Row, Stopwatch, arguments, corpus, note, report
+from draw import BLUE, GREY, RED, line, picture, text, ticks
 from peers import LIMITS, run
 from scipy.stats import t
 
@@ -72,6 +75,53 @@ def mean_and_interval(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ± {half:.2f}"
 
 
+def table(runs: list[Row]) -> list[Row]:
+    """One row for each corpus and method: means over seeds."""
+    rows = []
+    for name in CORPORA:
+        for title in METHODS:
+            done = [one for one in runs if (one["corpus"], one["method"]) == (name, title)]
+            if done:
+                row: Row = {"corpus": name, "texts": done[0]["texts"], "method": title, "seeds": len(done)}
+                for column in (*SHOWN, "candidate recall", "s an epoch", "train CPU-s", "peak MB"):
+                    row[column] = "" if done[0][column] is None else mean_and_interval([one[column] for one in done])
+                rows.append(row)
+    return rows
+
+
+def curves(runs: list[Row], to: Path) -> None:
+    """Draw P on held-out training texts over the epochs of the level of the labels, one line a run."""
+    colours = {"all": GREY, "static": BLUE, "dynamic": RED}
+    names = [name for name in CORPORA if any(one["corpus"] == name and one["history"] for one in runs)]
+    width, height, parts = 280, 190, []
+    for number, name in enumerate(names):
+        drawn = []
+        for one in runs:
+            if one["corpus"] == name and one["method"] in colours:
+                last = one["history"][-1]["level"]
+                drawn.append((one["method"], [row["metric"] for row in one["history"] if row["level"] == last]))
+        values = [value for _, points in drawn for value in points]
+        low, high, longest = min(values), max(values), max(len(points) for _, points in drawn)
+        left, right, top, bottom = 50 + number * (width + 60), 50 + number * (width + 60) + width, 40, 40 + height
+        parts.append(text((left + right) / 2, 20, name, anchor="middle", size=13))
+
+        def y(value: float, low: float = low, high: float = high, top: int = top, bottom: int = bottom) -> float:
+            return bottom - (value - low) / max(high - low, 1e-9) * (bottom - top)
+
+        for mark in ticks(low, high):
+            parts += [line(left, y(mark), right, y(mark)), text(left - 6, y(mark) + 4, f"{mark:g}", anchor="end")]
+        for mark in (1, (longest + 1) // 2, longest):
+            parts.append(text(left + (mark - 1) / max(longest - 1, 1) * width, bottom + 18, str(mark), anchor="middle"))
+        for method, points in drawn:
+            places = [f"{left + i / max(longest - 1, 1) * width:.1f},{y(value):.1f}" for i, value in enumerate(points)]
+            parts.append(f'<polyline points="{" ".join(places)}" fill="none" stroke="{colours[method]}"/>')
+    for number, (method, colour) in enumerate(colours.items()):
+        at = 50 + 130 * number
+        parts += [line(at, height + 80, at + 20, height + 80, colour), text(at + 26, height + 84, method)]
+    parts.append(text(50 + 130 * len(colours), height + 84, "mean of P@1, 3 and 5, held-out training texts, by epoch"))
+    to.write_text(picture(50 + len(names) * (width + 60), height + 100, parts))
+
+
 def main() -> None:
     """Run and print."""
     parser = arguments(__doc__, repeat=None)
@@ -79,37 +129,31 @@ def main() -> None:
     parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
     parser.add_argument("--seeds", type=int, default=3, help="runs with different seeds (%(default)s)")
     parser.add_argument("--slice", type=int, metavar="N", help="train on so many texts of each corpus; 0: on all")
-    parser.add_argument("--epochs", type=int, help="of lightattention, in place of its own number")
+    parser.add_argument("--draw", action="store_true", help="write docs/lightattention.svg")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
-    rows: list[Row] = []
-    runs: list[Row] = []
+    runs: list[Row] = json.loads(given.json.read_text())["runs"] if given.json and given.json.exists() else []
+    have = {(one["corpus"], one["method"], one["seed"]) for one in runs}
     for name in given.corpus or CORPORA:
         n_train = SLICES.get(name) if given.slice is None else given.slice or None
         for title in given.method or METHODS:
-            settings = dict(METHODS[title])
-            if given.epochs and settings["method"] == "lightattention":
-                settings["epochs"] = given.epochs
-            done = []
             for seed in range(given.seeds):
-                work = run("longtail", measure, env=one_thread, name=name, seed=seed, n_train=n_train, **settings)
-                done.append({**work.result, "peak MB": work.peak})
-                runs.append({"corpus": name, "method": title, "seed": seed, **done[-1]})
-                note(f"{name}, {title}, seed {seed}: " + ", ".join(f"{m} {done[-1][m]:.2f}" for m in SHOWN))
-            row: Row = {"corpus": name, "texts": done[0]["texts"], "method": title}
-            for column in (*SHOWN, "candidate recall", "s an epoch", "train CPU-s", "peak MB"):
-                row[column] = "" if done[0][column] is None else mean_and_interval([one[column] for one in done])
-            rows.append(row)
-            note(" | ".join(str(cell) for cell in row.values()))
+                if (name, title, seed) in have:
+                    continue
+                work = run("longtail", measure, env=one_thread, name=name, seed=seed, n_train=n_train, **METHODS[title])
+                runs.append({"corpus": name, "method": title, "seed": seed, **work.result, "peak MB": work.peak})
+                note(f"{name}, {title}, seed {seed}: " + ", ".join(f"{m} {runs[-1][m]:.2f}" for m in SHOWN))
+                if given.json:
+                    given.json.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
     notes = [
-        f"Mean ± half of the 95 % t-interval over {given.seeds} seeds; one thread; at most {MOST_TEST:,} test texts",
+        f"Mean ± half of the 95 % t-interval over seeds; one thread; at most {MOST_TEST:,} test texts",
         "texts: those trained on; all of the corpus, or a slice drawn by chance",
         "candidate recall: share of the true labels among the labels that are scored for a text, in percent",
         "s an epoch: of the run that trains the labels; train CPU-s: of everything",
     ]
-    report({"LightAttention": rows}, notes, None)
-    if given.json:
-        given.json.write_text(json.dumps({"LightAttention": rows, "runs": runs, "notes": notes}, indent=1) + "\n")
+    report({"LightAttention": table(runs)}, notes, None)
+    if given.draw:
+        curves(runs, ROOT / "docs" / "lightattention.svg")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ LAYERS = [
     ["search"],
     ["models"],
     ["metrics"],
-    ["bundle", "tagger"],
+    ["bundle", "tagger", "blending"],
     ["compare"],
     ["report"],
     ["cli", "__main__"],

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from longtail.blending import blended as blended
     from longtail.data.dataset import Dataset as Dataset
     from longtail.data.dataset import Labels as Labels
     from longtail.data.read import read as read
@@ -27,6 +28,7 @@ _WHERE = {
     "Tag": "longtail.tagger",
     "Tagger": "longtail.tagger",
     "TopK": "longtail.topk",
+    "blended": "longtail.blending",
     "load": "longtail.tagger",
     "read": "longtail.data.read",
 }

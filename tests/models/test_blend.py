@@ -11,6 +11,7 @@ from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.models import blend
 from longtail.models.blend import Blend, collect, logistic, parted, spread_out
+from longtail.models.pipeline import Pipeline
 from longtail.topk import NO_LABEL
 
 
@@ -81,6 +82,13 @@ def test_validation_data_is_for_the_weights(train: Dataset, test: Dataset) -> No
     assert once.model.pipelines[0].model.n_samples < train.n_samples  # type: ignore[attr-defined]
 
 
+def test_members_have_their_own_settings(train: Dataset) -> None:
+    tagger = Tagger("blend", members="ovr+ngrams=1+C=0.5, plt:bonsai+beam=7").fit(train)
+    first, second = tagger.model.pipelines  # type: ignore[attr-defined]
+    assert first.features.settings()["ngrams"] == 1 and first.model.C == 0.5
+    assert second.model.beam == 7 and second.model.n_trees == Pipeline("plt", preset="bonsai").model.get_params()["n_trees"]
+
+
 def test_members_have_their_own_features_and_presets(train: Dataset) -> None:
     tagger = Tagger("blend", members="ovr:paper, ovr").fit(train)
     first, second = tagger.model.pipelines  # type: ignore[attr-defined]
@@ -102,6 +110,8 @@ def test_threads_reach_the_members_of_a_loaded_blend(train: Dataset, tmp_path: P
         ({"members": "plt, blend"}, "a blend cannot be a member"),
         ({"members": "plt, gals"}, 'Did you mean "glas"'),
         ({"members": "plt:papr, ovr"}, 'no preset "papr"'),
+        ({"members": "plt+beem=3, ovr"}, 'Did you mean "beam"'),
+        ({"members": "plt+beam, ovr"}, "has no value"),
         ({"wide": 0}, "wide is 0"),
         ({"holdout": 0.0}, "holdout is 0"),
     ],

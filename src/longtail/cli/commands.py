@@ -15,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from longtail.blending import blended
 from longtail.bundle import check_target, load_manifest
 from longtail.cli.comparison import compare as compare
 from longtail.cli.demo import demo as demo
-from longtail.cli.settings import methods_text, parsed_settings, pretrain_settings
+from longtail.cli.settings import methods_text, pretrain_settings
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
@@ -30,6 +31,7 @@ from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
 from longtail.models.base import count
 from longtail.models.explanation import Explanation
+from longtail.models.settings import parsed_settings
 from longtail.progress import Display, clock
 from longtail.report.checkup import checkup_text
 from longtail.report.evaluation import evaluation_tables
@@ -57,6 +59,17 @@ def train(arguments: Namespace) -> None:
     display.say(f"trained {arguments.method} in {clock(time.monotonic() - start)}; saved to {arguments.out}")
     if valid is not None:
         show(evaluation_tables(tagger.evaluate(valid), (1, 3, 5)))
+
+
+def blend(arguments: Namespace) -> None:
+    """Make one tagger of several saved ones."""
+    display, out = Display(), Path(arguments.out)
+    check_target(out)
+    if any(out.resolve() == Path(model).resolve() for model in arguments.models):
+        raise SettingError(f"{out} is one of the models to blend", mend="Choose another folder for the blend")
+    tagger = blended([load(model) for model in arguments.models], told(read(arguments.data), display))
+    tagger.save(out)
+    display.say(f"blended {len(arguments.models)} models; saved to {out}")
 
 
 def pretrain(arguments: Namespace) -> None:

@@ -9,13 +9,13 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from longtail.cli.settings import parsed_settings
 from longtail.compare.contestants import Contestant, contestants
 from longtail.compare.results import comparison
 from longtail.compare.runs import DEPTH, Task, run_all
 from longtail.data.read import read
 from longtail.errors import LongtailError, SettingError, suggest
 from longtail.files import unwritable, writing
+from longtail.models.settings import parsed_settings
 from longtail.progress import Display
 from longtail.report.comparison import comparison_text
 from longtail.report.comparison_page import comparison_page

@@ -76,6 +76,11 @@ def parser() -> Parser:
     metric_options(compare)
     training_options(compare, "one setting of one method, METHOD.name=value; may be repeated")
 
+    blend = command("blend", "Make one tagger of several saved ones, weighed by data that none of them has learned from.")
+    blend.add_argument("data", metavar="VALID", help=f"data to weigh them by: {DATA}")
+    blend.add_argument("models", nargs="+", metavar="MODEL", help="the folders of two or more saved models")
+    blend.add_argument("--out", required=True, metavar="MODEL", help="the folder to write the blend to")
+
     predict = command("predict", "Give each text its labels.")
     predict.add_argument("model", metavar="MODEL")
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="texts, a line each, or JSONL (default: -)")

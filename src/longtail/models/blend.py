@@ -27,6 +27,7 @@ from longtail.models.base import (
     count,
 )
 from longtail.models.pipeline import Pipeline
+from longtail.models.settings import parsed_settings
 from longtail.progress import Progress
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
@@ -67,9 +68,10 @@ class Blend(Model):
     ) -> None:
         """Store the settings.
 
-        members: methods, each with a preset if it is not the default one: "plt, glas:paper". wide: labels that each member
-        proposes. holdout: share of the samples that the weights are learned from (at most 5,000), unless validation data is
-        given. refit: whether members then learn from all samples, those held out included. seed: of members and holdout.
+        members: methods, each with a preset if it is not the default one, and with settings of its own behind a plus:
+        "plt+dense=minilm, glas:paper+epochs=5". wide: labels that each member proposes. holdout: share of the samples that
+        the weights are learned from (at most 5,000), unless validation data is given. refit: whether members then learn from
+        all samples, those held out included. seed: of members and holdout.
         """
         self.members, self.wide, self.holdout, self.refit = members, wide, holdout, refit
         self.seed, self.threads = seed, threads
@@ -90,9 +92,27 @@ class Blend(Model):
         if valid is None:
             inputs, known, valid = parted(X, Y, self.holdout, self.seed)
         self.pipelines = [self._trained(member, inputs, known, given, progress) for member in self._names()]
+        self.numbers = [np.arange(Y.shape[1], dtype=np.int32)] * len(self.pipelines)
         self.weigh(*valid)
         if given is None and self.refit:
             self.pipelines = [self._trained(member, X, Y, None, progress) for member in self._names()]
+
+    @classmethod
+    def of(cls, pipelines: Sequence[Pipeline], numbers: Sequence[Ints], valid: Valid) -> Blend:
+        """A blend of members that are trained already; ``valid`` are samples that none of them has learned from.
+
+        numbers: of each member, which label of ``valid`` each of its own is.
+        """
+        self = cls(members=", ".join(pipeline.method for pipeline in pipelines))
+        self.pipelines, self.numbers = list(pipelines), list(numbers)
+        self.n_samples = max(pipeline.model.n_samples for pipeline in pipelines)
+        inputs, Y = valid
+        self.n_features = inputs.shape[1] if sp.issparse(inputs) else 0
+        self.label_counts = np.zeros(Y.shape[1], np.int32)
+        for pipeline, own in zip(pipelines, numbers, strict=True):
+            self.label_counts[own] = np.maximum(self.label_counts[own], pipeline.model.label_counts)
+        self.weigh(inputs, Y)
+        return self
 
     def weigh(self, inputs: Any, Y: sp.csr_array) -> None:
         """Learn the weights from samples that the members have not learned from."""
@@ -126,7 +146,8 @@ class Blend(Model):
         ids = np.full((len(found), count(inputs), width), NO_LABEL, np.int32)
         says = np.zeros(ids.shape, np.float32)
         for number, (best, pipeline) in enumerate(zip(found, self.pipelines, strict=True)):
-            ids[number, :, : best.ids.shape[1]] = best.ids
+            there = best.ids != NO_LABEL
+            ids[number, :, : best.ids.shape[1]] = np.where(there, self.numbers[number][best.ids], NO_LABEL)
             says[number, :, : best.ids.shape[1]] = spread_out(best.scores, pipeline.model.score_meaning)
         n_columns = 3 * len(found) + 1
         candidates = np.full((ids.shape[1], len(found) * width), NO_LABEL, np.int32)
@@ -143,14 +164,16 @@ class Blend(Model):
         label, unless none does.
         """
         found = [pipeline.topk([one] if isinstance(one, str) else one, self.wide) for pipeline in self.pipelines]
-        proposed = np.array([label in best.ids for best in found])
+        proposed = np.array([label in own[best.ids] for own, best in zip(self.numbers, found, strict=True)])
         starts, ends, weights = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
         for number, pipeline in enumerate(self.pipelines):
-            if proposed[number] or not proposed.any():
-                start, end, adds = pipeline.explain(one, label)
+            theirs = np.flatnonzero(self.numbers[number] == label)  # what the member calls it, if it knows it
+            if len(theirs) and pipeline.model.label_counts[theirs[0]] and (proposed[number] or not proposed.any()):
+                start, end, adds = pipeline.explain(one, int(theirs[0]))
                 starts.append(start)
                 ends.append(end)
-                weights.append(float(self.weights[3 * number]) * adds * log_odds_slope(pipeline, one, label, adds.sum()))
+                slope = log_odds_slope(pipeline, one, int(theirs[0]), adds.sum())
+                weights.append(float(self.weights[3 * number]) * adds * slope)
         places = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1)
         once, which = np.unique(places, axis=0, return_inverse=True)
         return once[:, 0], once[:, 1], np.bincount(which.ravel(), np.concatenate(weights), minlength=len(once))
@@ -179,13 +202,15 @@ class Blend(Model):
         about = json.dumps([pipeline.about() for pipeline in self.pipelines]).encode()
         out["about"] = np.frombuffer(about, np.uint8)
         for number, pipeline in enumerate(self.pipelines):
+            out[f"{number}.numbers"] = self.numbers[number]
             for part, arrays in pipeline.state().items():
                 out.update({f"{number}.{part}.{name}": array for name, array in arrays.items()})
         return out
 
     def _restore(self, state: State) -> None:
-        self.weights, self.pipelines = state["weights"], []
+        self.weights, self.pipelines, self.numbers = state["weights"], [], []
         for number, about in enumerate(json.loads(bytes(state["about"]))):
+            self.numbers.append(state[f"{number}.numbers"])
             parts: dict[str, State] = {"model": {}, "features": {}, "coder": {}}
             for name, array in state.items():
                 for part, arrays in parts.items():
@@ -195,9 +220,10 @@ class Blend(Model):
 
 
 def made(member: str, seed: int, threads: int | None) -> Pipeline:
-    """A member that has learned nothing."""
-    method, _, preset = member.partition(":")
-    return Pipeline(method, preset=preset or None, seed=seed, threads=threads)
+    """A member that has learned nothing, from METHOD[:PRESET][+name=value …]."""
+    what, *words = member.split("+")
+    method, _, preset = what.partition(":")
+    return Pipeline(method, preset=preset or None, seed=seed, threads=threads, **parsed_settings(method, words))
 
 
 def parted(X: Any, Y: sp.csr_array, share: float, seed: int) -> tuple[Any, sp.csr_array, Valid]:
