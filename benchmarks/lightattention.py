@@ -136,8 +136,8 @@ def main() -> None:
     have = {(one["corpus"], one["method"], one["seed"]) for one in runs}
     for name in given.corpus or CORPORA:
         n_train = SLICES.get(name) if given.slice is None else given.slice or None
-        for title in given.method or METHODS:
-            for seed in range(given.seeds):
+        for seed in range(given.seeds):
+            for title in given.method or METHODS:
                 if (name, title, seed) in have:
                     continue
                 work = run("longtail", measure, env=one_thread, name=name, seed=seed, n_train=n_train, **METHODS[title])
