@@ -49,12 +49,14 @@ def measured(method: str, train: Any, texts: list[str]) -> Row:
 
 def main() -> None:
     """Run and print."""
-    given = arguments(__doc__, repeat=None).parse_args()
+    parser = arguments(__doc__, repeat=None)
+    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
+    given = parser.parse_args()
     data = corpus(CORPUS)
     order = np.random.default_rng(0).permutation(data.n_samples)
     train, asked = data.take(order[:N_TRAIN]), data.take(order[N_TRAIN : N_TRAIN + N_ASKED])
     rows = []
-    for method in METHODS:
+    for method in given.method or METHODS:
         note(f"explain: {method}")
         rows.append(measured(method, train, list(asked.texts or [])))
     notes = [
