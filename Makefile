@@ -7,6 +7,7 @@ STAMP := .venv/.installed
 
 demo: $(STAMP)
 	$(BIN)/longtail demo --out demo
+	@echo 'To call longtail in this shell, first:  . $(BIN)/activate'
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest
