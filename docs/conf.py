@@ -10,6 +10,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "longtail"
 html_copy_source = False
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
@@ -17,4 +18,4 @@ highlight_language = "none"  # blocks without a language are commands and formul
 myst_heading_anchors = 3  # headings that a link with # may lead to
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-maximum_signature_line_length = 88
+maximum_signature_line_length = 130
