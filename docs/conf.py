@@ -1,5 +1,9 @@
 """How the pages of this folder become a site: ``make docs``. They are plain Markdown and read well without it."""
 
+import re
+
+from sphinx.application import Sphinx
+
 import longtail
 
 project = "longtail"
@@ -19,3 +23,14 @@ myst_heading_anchors = 3  # headings that a link with # may lead to
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 maximum_signature_line_length = 130
+
+
+def outside_as_files(app: Sphinx, page: str, source: list[str]) -> None:
+    """Links to Markdown outside of this folder, which is no part of the site, lead to the file itself."""
+    up = page.count("/") + 1
+    source[0] = re.sub(rf"\]\((?=(?:\.\./){{{up}}}[\w/-]+\.md\))", "](path:", source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls first."""
+    app.connect("source-read", outside_as_files)
