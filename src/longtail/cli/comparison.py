@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from longtail.compare.contestants import Contestant, contestants
-from longtail.compare.results import comparison
+from longtail.compare.results import Comparison, comparison
 from longtail.compare.runs import DEPTH, Task, run_all
 from longtail.data.read import read
 from longtail.errors import LongtailError, SettingError, suggest
@@ -21,8 +21,8 @@ from longtail.report.comparison import comparison_text
 from longtail.report.comparison_page import comparison_page
 
 
-def compare(arguments: Namespace) -> None:
-    """Train and measure methods side by side; write a table, results.json and a page."""
+def compare(arguments: Namespace) -> Comparison:
+    """Train and measure methods side by side; write a table, results.json and a page. All that they show."""
     display, out = Display(), Path(arguments.out)
     chosen = with_settings(contestants(word.strip() for word in arguments.methods.split(",") if word.strip()), arguments.set)
     for one in chosen:
@@ -51,6 +51,7 @@ def compare(arguments: Namespace) -> None:
     failed = [run.contestant.name for run in runs if run.failure]
     if failed:
         raise LongtailError(f"{len(failed)} of {len(runs)} failed ({', '.join(failed)})", mend="The report tells why")
+    return result
 
 
 def with_settings(chosen: list[Contestant], words: list[str]) -> list[Contestant]:

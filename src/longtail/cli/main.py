@@ -105,8 +105,9 @@ def parser() -> Parser:
 
     command("methods", "List the methods with their presets and settings.")
 
-    demo = command("demo", "Build a corpus, train on it, measure, write a report, and tag an example.")
+    demo = command("demo", "A tour: build a corpus, compare methods on it, write a report, tag an example and tell why.")
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="where to write (default: demo)")
+    demo.add_argument("--open", action="store_true", help="show the report in a browser")
     return top
 
 
@@ -169,16 +170,21 @@ def shown_as_a_line(command: str, otherwise: Callable[..., None]) -> Callable[..
     return show
 
 
+def run(arguments: argparse.Namespace) -> Any:
+    """Do what the words of one command say."""
+    from longtail.cli import commands
+
+    return getattr(commands, arguments.command)(arguments)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 (failed) or 2 (wrong use)."""
     arguments = parser().parse_args(argv)
     try:
-        from longtail.cli import commands
-
         with warnings.catch_warnings():
             warnings.simplefilter("always", CollapseWarning)
             warnings.showwarning = shown_as_a_line(arguments.command, warnings.showwarning)
-            getattr(commands, arguments.command)(arguments)
+            run(arguments)
         sys.stdout.flush()
     except LongtailError as error:
         sys.stderr.write(f"longtail {arguments.command}: {error}\n")

@@ -1,0 +1,97 @@
+"""The documentation is true: it builds, links lead somewhere, commands parse, figures agree, the example method works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import longtail
+from longtail.cli.main import parser
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md", *DOCS]
+CODE = re.compile(r"^```(?s:.*?)^```$|(?<=\n\n)(?: {4}.*\n)+", re.MULTILINE)
+NAMED = {"ids": lambda page: str(page.relative_to(ROOT)) if isinstance(page, Path) else None}
+
+
+def run(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True)
+
+
+def headings(page: Path) -> set[str]:
+    """What a link with # may lead to, as code hosts and the site name it."""
+    titles = re.findall(r"^#+ (.*)$", CODE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """Broken links, missing images, unknown names and pages outside of every list are warnings, which are errors."""
+    done = run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet", "docs", str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+    made = {page.relative_to(tmp_path).with_suffix(".md") for page in tmp_path.rglob("*.html")}
+    assert made >= {page.relative_to(ROOT / "docs") for page in DOCS}
+
+
+@pytest.mark.parametrize("page", PAGES, **NAMED)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", CODE.sub("", page.read_text())):
+        if link.startswith("http"):
+            continue
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not heading or heading in headings(target), link
+
+
+@pytest.mark.parametrize("page", DOCS, **NAMED)
+def test_commands_are_understood(page: Path) -> None:
+    lines = [line for code in CODE.findall(page.read_text()) for line in code.splitlines()]
+    for line in lines:
+        if match := re.match(r"(?: {4})?(?:.*\| )?longtail (.*)", line):
+            parser().parse_args(shlex.split(match[1]))
+
+
+def test_figures_of_the_choice_stand_in_the_tables() -> None:
+    page = ROOT / "docs" / "which-method.md"
+    tables = " ".join(other.read_text() for other in PAGES if other != page)
+    figures = re.findall(r"(?<![\d.])\d+\.\d\d(?!\d)", page.read_text())
+    assert len(figures) > 30 and not [figure for figure in figures if not re.search(rf"\b{re.escape(figure)}\b", tables)]
+
+
+def test_the_first_page_has_the_example_of_the_readme() -> None:
+    first, readme = (
+        re.findall(r"```python\n.*?```", (ROOT / name).read_text(), re.DOTALL) for name in ("docs/index.md", "README.md")
+    )
+    assert first == readme and len(first) == 1
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    public = [name for name in longtail.__all__ if not name.startswith("_")]
+    assert public and not [name for name in public if f":: longtail.{name}\n" not in page]
+
+
+def test_the_method_of_the_example_keeps_the_contract(tmp_path: Path) -> None:
+    """The code of the page, as the file it says it is, through the tests that every registered method must pass."""
+    code, line = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-method.md").read_text(), re.DOTALL)
+    (tmp_path / "pmi.py").write_text(code)
+    (tmp_path / "registers.py").write_text(
+        "import sys, pmi\n"
+        "from longtail.registry import METHODS\n"
+        'sys.modules["longtail.models.pmi"] = pmi\n'
+        f"METHODS |= {{{line}}}\n"
+    )
+    own_page = "tests/contract/test_contract.py::test_a_method_has_its_file_its_presets_and_its_page[pmi]"
+    words = ["-p", "registers", "-p", "no:cacheprovider", "-k", "pmi", "--deselect", own_page]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = run([sys.executable, "-m", "pytest", *words, "tests/contract", str(tmp_path / "pmi.py")], PYTHONPATH=path)
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed and int(passed[1]) >= 17
