@@ -12,8 +12,8 @@ test: $(STAMP) lint
 	$(BIN)/python -m pytest
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check --quiet src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks recipes
+	$(BIN)/ruff format --check --quiet src tests benchmarks recipes
 	$(BIN)/mypy
 
 # Made anew whenever what it should hold has changed; the stamp is written last, so a broken install is never taken for a good one.

@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from longtail.data.read import read
-from longtail.data.split import stratified_split
+from longtail.data.split import parted
 from longtail.data.write import write
 from longtail.files import writing
 from longtail.metrics.evaluate import Evaluation
@@ -29,9 +29,9 @@ def demo(arguments: Namespace) -> None:
     display.say("building a corpus from Python's own documentation: which parameters does a function have?")
     data = read(CORPUS)
     display.say(f"{data.n_samples:,} texts, {data.n_labels:,} labels")
-    in_test = stratified_split(data.Y, 0.2, seed=0)
-    train, test = data.take((~in_test).nonzero()[0]), data.take(in_test.nonzero()[0])
-    for name, part in (("train", train), ("test", test)):
+    parts = parted(data, 0.2, seed=0)
+    train, test = parts["train"], parts["test"]
+    for name, part in parts.items():
         write(part, out / name)
     results: dict[str, Evaluation] = {}
     for method in METHODS:

@@ -76,6 +76,13 @@ def parser() -> Parser:
     metric_options(compare)
     training_options(compare, "one setting of one method, METHOD.name=value; may be repeated")
 
+    reproduce = command("reproduce", "Train and measure as recipes say, and check that their figures hold.")
+    reproduce.add_argument(
+        "recipes", nargs="+", metavar="RECIPE", help="a file, or a name: plt.bibtex is recipes/plt.bibtex.toml"
+    )
+    reproduce.add_argument("--record", action="store_true", help="write what is found into the recipes as what is expected")
+    reproduce.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+
     predict = command("predict", "Give each text its labels.")
     predict.add_argument("model", metavar="MODEL")
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="texts, a line each, or JSONL (default: -)")
