@@ -126,6 +126,18 @@ def test_recording_keeps_tables_that_come_later(recipe: Recipe) -> None:
     assert tomllib.loads(recipe.path.read_text())["expected"]["P@1"] == 0
 
 
+def test_nothing_is_recorded_where_figures_are_not_in_tables_of_their_own(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inline = 'expected = { "P@1" = 60 }\n' + GOOD[: GOOD.index("[expected]")]
+    recipe.path.write_text(inline)
+    assert read_recipe(recipe.path).expected == {"P@1": 60}
+    monkeypatch.setattr(runs, "in_a_process", lambda job: pytest.fail("something was trained"))
+    assert main(["reproduce", "plt.small", "--record"]) == 1
+    assert 'nothing can be recorded: "expected" is not a table of its own' in capsys.readouterr().err
+    assert recipe.path.read_text() == inline
+
+
 def test_recording_gives_a_first_recipe_its_figures(recipe: Recipe) -> None:
     recipe.path.write_text(GOOD[: GOOD.index("[expected]")])
     assert read_recipe(recipe.path).expected == {}

@@ -183,10 +183,20 @@ def holds(recipe: Recipe, found: Found) -> dict[str, bool]:
 
 def record(recipe: Recipe, found: Found) -> None:
     """Write what was found into the file as what is expected; all else in it stays as it is."""
+    text = f"{without_figures(recipe).rstrip()}\n\n{figures_text(found.values, found.cost)}"
+    with writing(recipe.path) as stream:
+        stream.write(text.encode())
+
+
+def without_figures(recipe: Recipe) -> str:
+    """The text of its file but for the tables of figures; an error if they are not written as tables."""
     text = recipe.path.read_text("utf-8")
     others = re.sub(r"^\[(expected|cost)\](.*\n?)((?!\[).*\n?)*", "", text, flags=re.MULTILINE)
-    with writing(recipe.path) as stream:
-        stream.write(f"{others.rstrip()}\n\n{figures_text(found.values, found.cost)}".encode())
+    if left := {"expected", "cost"} & tomllib.loads(others).keys():
+        name = min(left)
+        mend = f"Write it as a table, below a line [{name}], or leave it out"
+        raise DataError(f'nothing can be recorded: "{name}" is not a table of its own', where=str(recipe.path), mend=mend)
+    return others
 
 
 def figures_text(expected: Mapping[str, float], cost: Mapping[str, float]) -> str:

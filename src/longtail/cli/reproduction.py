@@ -8,7 +8,7 @@ from argparse import Namespace
 from longtail.data.read import BUILTIN
 from longtail.errors import DataError, LongtailError
 from longtail.progress import Display
-from longtail.recipe import Found, Recipe, corpus_files, difference, holds, read_recipe, recipe_path, record
+from longtail.recipe import Found, Recipe, corpus_files, difference, holds, read_recipe, recipe_path, record, without_figures
 from longtail.recipe import reproduce as found_by
 from longtail.report.comparison import digits
 from longtail.report.text import table
@@ -21,7 +21,9 @@ def reproduce(arguments: Namespace) -> None:
     for recipe in recipes:  # what cannot work is told before hours of training
         if not recipe.corpus.startswith(BUILTIN):
             corpus_files(recipe.corpus, str(recipe.path))
-        if not recipe.expected and not arguments.record:
+        if arguments.record:
+            without_figures(recipe)
+        elif not recipe.expected:
             raise DataError("nothing is expected", where=str(recipe.path), mend="Write what is found with --record")
     for number, recipe in enumerate(recipes, 1):
         display.say(f"[{number} of {len(recipes)}] {recipe.name}: {recipe.contestant.what} on {recipe.corpus}")
