@@ -13,8 +13,8 @@ test: $(STAMP) lint
 	$(BIN)/python -m pytest
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check --quiet src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks recipes docs
+	$(BIN)/ruff format --check --quiet src tests benchmarks recipes docs
 	$(BIN)/mypy
 
 # Broken links and pages that no list names are errors; `make test` finds them, too.

@@ -120,6 +120,11 @@ def accuracy(ids: np.ndarray, Y: sp.csr_array, Y_test: sp.csr_array) -> Row:
     return {name: value for name, value in values.items() if name.startswith(("P@", "PSP@"))}
 
 
+def by_rank(values: Row) -> Row:
+    """P@k and PSP@k, each in one cell of a table."""
+    return {f"{metric}@1/3/5": "/".join(f"{values[f'{metric}@{k}']:.2f}" for k in (1, 3, 5)) for metric in ("P", "PSP")}
+
+
 def arguments(description: str | None, repeat: int | None = 3) -> argparse.ArgumentParser:
     """The options that benchmarks share; none to repeat where ``repeat`` is None."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

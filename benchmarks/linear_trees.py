@@ -17,7 +17,22 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import MB, THREADS, Row, Stopwatch, accuracy, arguments, corpus, load, median_ms, memory, note, report, save
+from common import (
+    MB,
+    THREADS,
+    Row,
+    Stopwatch,
+    accuracy,
+    arguments,
+    by_rank,
+    corpus,
+    load,
+    median_ms,
+    memory,
+    note,
+    report,
+    save,
+)
 from peers import Failed, run
 from synthetic import SIZES, synthetic
 
@@ -251,9 +266,7 @@ def lines(found: dict[str, Row]) -> list[Row]:
     """The table of a corpus."""
     out = []
     for system, row in found.items():
-        line: Row = {"system": system, **{title: row[key] for key, title in COLUMNS.items()}}
-        for metric in ("P", "PSP"):
-            line[f"{metric}@1/3/5"] = "/".join(f"{row[f'{metric}@{k}']:.2f}" for k in KS)
+        line: Row = {"system": system, **{title: row[key] for key, title in COLUMNS.items()}, **by_rank(row)}
         if OURS in found:
             line |= {f"{COLUMNS[key]} / best's": row[key] / found[OURS][key] for key in ("train", "CPU")}
         out.append(line)

@@ -22,6 +22,7 @@ LAYERS = [
     ["metrics"],
     ["bundle", "tagger", "blending"],
     ["compare"],
+    ["recipe"],
     ["report"],
     ["cli", "__main__"],
 ]

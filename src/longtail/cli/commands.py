@@ -19,12 +19,13 @@ from longtail.blending import blended
 from longtail.bundle import check_target, load_manifest
 from longtail.cli.comparison import compare as compare
 from longtail.cli.demo import demo as demo
+from longtail.cli.reproduction import reproduce as reproduce
 from longtail.cli.settings import methods_text, pretrain_settings
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
 from longtail.data.read import read
-from longtail.data.split import stratified_split
+from longtail.data.split import parted
 from longtail.data.write import write_all
 from longtail.errors import DataError, SettingError, missing_extra
 from longtail.files import STDIN, reading, text_lines, writing
@@ -178,8 +179,7 @@ def split(arguments: Namespace) -> None:
     """Write the two sides of a stratified split."""
     display = Display()
     data = told(read(arguments.data), display)
-    in_test = stratified_split(data.Y, arguments.test, arguments.seed)
-    parts = {"train": data.take((~in_test).nonzero()[0]), "test": data.take(in_test.nonzero()[0])}
+    parts = parted(data, arguments.test, arguments.seed)
     for path, part in zip(write_all(parts, Path(arguments.out)), parts.values(), strict=True):
         show(f"{path}\t{part.n_samples}")
 

@@ -81,6 +81,13 @@ def parser() -> Parser:
     blend.add_argument("models", nargs="+", metavar="MODEL", help="the folders of two or more saved models")
     blend.add_argument("--out", required=True, metavar="MODEL", help="the folder to write the blend to")
 
+    reproduce = command("reproduce", "Train and measure as recipes say, and check that their figures hold.")
+    reproduce.add_argument(
+        "recipes", nargs="+", metavar="RECIPE", help="a file, or a name: plt.bibtex is recipes/plt.bibtex.toml"
+    )
+    reproduce.add_argument("--record", action="store_true", help="write what is found into the recipes as what is expected")
+    reproduce.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+
     predict = command("predict", "Give each text its labels.")
     predict.add_argument("model", metavar="MODEL")
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="texts, a line each, or JSONL (default: -)")

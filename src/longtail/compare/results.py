@@ -48,6 +48,7 @@ class Entry:
 # Name of a cost -> where it stands in a run, and its unit.
 COSTS = {
     "training": ("trained", "seconds", "s"),
+    "training CPU": ("trained", "cpu", "s"),
     "training memory": ("trained", "memory", "MB"),
     "p50": ("measured", "p50", "ms"),
     "p99": ("measured", "p99", "ms"),

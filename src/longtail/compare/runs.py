@@ -63,7 +63,7 @@ class Run:
 
     contestant: Contestant
     failure: str = ""
-    trained: Record = field(default_factory=dict)  # seconds, memory, history, notes; empty for a model that was given
+    trained: Record = field(default_factory=dict)  # seconds, cpu, memory, history, notes; empty for a model that was given
     measured: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size
     labels: tuple[str, ...] = ()  # names that the ids of the predictions stand for
     ids: NDArray[np.int32] | None = None  # [n_samples, depth] of the test data

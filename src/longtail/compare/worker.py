@@ -43,12 +43,12 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
     data, valid = data_of(job, "train"), data_of(job, "valid") if job["valid"] else None
     tagger = one.tagger(job["seed"], job["threads"])
     with noted_warnings() as notes:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         tagger.fit(data, valid, progress=display)
-        seconds = time.perf_counter() - start
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     tagger.save(job["model"])
     history = getattr(tagger.model, "history", [])
-    return {"seconds": seconds, "memory": peak_memory(), "history": history, "notes": notes}
+    return {"seconds": seconds, "cpu": cpu, "memory": peak_memory(), "history": history, "notes": notes}
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.data.dataset import Dataset
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Ints, kernel
 
 UNDECIDED, TRAIN, TEST = -1, 0, 1
+
+
+def parted(data: Dataset, test: float, seed: int = 0) -> dict[str, Dataset]:
+    """The sides ``train`` and ``test`` of a stratified split."""
+    in_test = stratified_split(data.Y, test, seed)
+    return {"train": data.take((~in_test).nonzero()[0]), "test": data.take(in_test.nonzero()[0])}
 
 
 def stratified_split(Y: sp.csr_array, test: float, seed: int = 0) -> NDArray[np.bool_]:
