@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, product
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.labelspace.codes import Codes
 from longtail.nn import secseq_set
 from longtail.nn.encoders import make
+from longtail.nn.rows import summed
 from longtail.nn.secseq import NOTHING, Memory, Seq2Seq, Words, longest_first
 from longtail.nn.secseq_decoding import Written, beam_search, histogram, label_scores, sampled, segments
 from longtail.nn.secseq_set import Branches, SetNetwork
@@ -288,3 +290,23 @@ def test_scores_start_from_what_was_counted() -> None:
     nodes = {"0": 1, "2": 2, "00": 3, "02": 4, "21": 5, "22": 6}
     assert prior[nodes["0"]] == pytest.approx(np.log(4.5 / 0.5)) and prior[nodes["2"]] == pytest.approx(np.log(1.5 / 3.5))
     assert prior[nodes["02"]] == pytest.approx(np.log(1.5 / 3.5)) and prior[nodes["22"]] == pytest.approx(np.log(0.5 / 1.5))
+
+
+def test_where_there_is_one_place_to_look_at_gradients_are_those_of_attention() -> None:
+    X = sp.random_array((4, 12), density=0.5, dtype=np.float32, rng=1).tocsr()
+    targets = TokenRows.of([[0, 0, 2, 1, 2, 2], [0, 2, 2, 1], [2, 2], []])
+    found = []
+    with torch.enable_grad():
+        for known in (True, False):  # whether the two cells know that what they see does not change
+            net = network("words")
+            read = net.read
+            net.read = lambda texts, read=read, known=known: read(texts) if known else replace(read(texts), only=None)
+            loss = net.loss(X, targets)
+            loss.backward()
+            dense = {name: p.grad for name, p in net.named_parameters() if "table" not in name and p.grad is not None}
+            _, rows = summed(net.encoder.table.take())
+            found.append({**dense, "words": rows, "loss": loss.detach()})
+    attention = {"query.weight", "keys.weight", "keys.bias", "weigh.weight"}  # of one place, it does not matter
+    assert set(found[1]) - set(found[0]) == attention and all(not found[1][name].any() for name in attention)
+    for name, value in found[0].items():
+        assert value.any() and torch.allclose(value, found[1][name], rtol=1e-4, atol=1e-6), name

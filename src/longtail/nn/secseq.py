@@ -20,6 +20,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Longs
 from longtail.nn.encoders import Encoder, Recurrent
 from longtail.nn.rows import RowTable, some_of
+from longtail.nn.two_cells import TwoCells
 
 NOTHING = -1  # in the place of a symbol: none has been written yet
 
@@ -175,14 +176,26 @@ class Seq2Seq(torch.nn.Module):
         at, device = np.nonzero(going)[0] % self.depth, self.out.weight.device
         target, written, place = (torch.from_numpy(part).to(device) for part in (rows[going], before[going], at))  # [N]
         memory, given = self.read(texts), self.given(written, place)  # [N, 3 d + r]
+        states, seen = self.states(memory, given, going.sum(1).tolist())
+        scores = self.scores(states, given, seen)  # [N, K + 1]
+        return cross_entropy(scores, target, reduction="sum") / len(ids)
+
+    def states(self, memory: Memory, given: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """The states after each step [N, d], and what was seen of the text on the way [N, 3 d + r].
+
+        given: [N, 3 d + r] of all texts in the first step, then of those, always the first ones, that go on. sizes: of each
+        step.
+        """
+        if memory.only is not None:  # what is seen is known beforehand
+            only, weights = memory.only[:, 0], (p for layer in (self.before, self.after) for p in (layer.weight, layer.bias))
+            out: Tensor = TwoCells.apply(given[:, : self.gates], only[:, : self.gates], memory.start, sizes, *weights)  # type: ignore[no-untyped-call]
+            return out, only[np.concatenate([np.arange(n) for n in sizes])]
         state, states, seen = memory.start[:, None], [], []
-        for part in given.split(going.sum(1).tolist()):  # the step of those that have not ended
-            n = len(part)
+        for n, part in zip(sizes, given.split(sizes), strict=True):
             state, look = self.advance(memory.first(n), state[:n], part[:, None])
             states.append(state)
             seen.append(look)
-        scores = self.scores(torch.cat(states)[:, 0], given, torch.cat(seen)[:, 0])  # [N, K + 1]
-        return cross_entropy(scores, target, reduction="sum") / len(ids)
+        return torch.cat(states)[:, 0], torch.cat(seen)[:, 0]
 
 
 def cell(given: Tensor, of_state: Tensor, state: Tensor) -> Tensor:
