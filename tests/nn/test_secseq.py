@@ -19,11 +19,13 @@ from longtail.labelspace.codes import Codes
 from longtail.nn import secseq_set
 from longtail.nn.encoders import make
 from longtail.nn.rows import summed
-from longtail.nn.secseq import NOTHING, Memory, Seq2Seq, Words, longest_first
-from longtail.nn.secseq_decoding import Written, beam_search, histogram, label_scores, sampled, segments
+from longtail.nn.secseq import NOTHING, Memory, Seq2Seq, Words, longest_first, text_arrays
 from longtail.nn.secseq_set import Branches, SetNetwork
-from longtail.nn.secseq_training import sequences
+from longtail.nn.secseq_training import network_arrays, sequences
+from longtail.search.decoder import Decoder, Reading
+from longtail.search.sequences import Written, beam_search, histogram, label_scores, sampled, segments
 from longtail.search.trie import TrieSearch, trie_topk
+from longtail.state import inside
 
 S = SimpleNamespace(hidden=12, symbol_width=10, dropout=0.0, positions=True, order="freq_desc", most_labels=3, seed=0)
 CODES = Codes([[0, 0], [0, 2], [2, 1], [2, 1], [2, 2]], 3, [5, 4, 3, 1, 2])  # labels 2 and 3 share a leaf
@@ -120,10 +122,33 @@ def test_sequences_are_the_codes_in_order_and_cut() -> None:
 # Decoding
 
 
+def known(net: Seq2Seq, texts: Any) -> tuple[Decoder, Reading]:
+    """A network as it predicts, and what it knows of texts."""
+    decoder = Decoder(inside(network_arrays(net), "net."), net.depth)
+    return decoder, decoder.read(*text_arrays(net.encoder, texts))
+
+
+@pytest.mark.parametrize("encoder", ["gru", "bag", "words"])
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("few", [0, 100])
+def test_a_step_without_torch_is_that_of_the_network(
+    encoder: str, positions: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtail.search.decoder.FEW", few)
+    net = network(encoder, positions=positions)
+    texts: Any = TEXTS if encoder != "words" else sp.random_array((4, 12), density=0.5, dtype=np.float32, rng=1).tocsr()
+    memory, (decoder, reading) = net.read(texts), known(net, texts)
+    of, state = np.array([0, 0, 1, 1, 2, 2, 3, 3]), memory.start[:, None].expand(-1, 2, -1)
+    for t, written in enumerate([[[NOTHING] * 2] * 4, [[0, 1]] * 4, [[2, 0], [1, 1], [0, 2], [2, 2]]]):
+        mine, then = decoder.step(reading, of, state.flatten(0, 1).numpy(), np.ravel(written), t % 2)
+        scores, state = net.step(memory, state, torch.tensor(written), t % 2)
+        assert mine == pytest.approx(scores.flatten(0, 1).numpy(), abs=1e-5)
+        assert then == pytest.approx(state.flatten(0, 1).numpy(), abs=1e-5)
+
+
 def test_a_beam_of_one_is_greedy() -> None:
     net = network(seed=3)
-    memory = net.read(TEXTS)
-    found, _ = beam_search(net, memory, width=1, most_labels=4)
+    found, _ = beam_search(*known(net, TEXTS), width=1, most_labels=4)
     for i in range(4):
         mine = net.read(TEXTS[[i]])
         state, written, greedy = mine.start[:, None], NOTHING, []
@@ -141,7 +166,7 @@ def test_a_wide_beam_finds_the_most_probable_sequence() -> None:
     memory = net.read(TEXTS[[1]])
     every = [list(s) for n in range(4) for s in product(range(2), repeat=n)]
     true = {tuple(s): log_p(net, memory, s + [net.end] * (len(s) < 3)) for s in every}  # the longest have no room to end
-    found, _ = beam_search(net, memory, width=40, most_labels=3)
+    found, _ = beam_search(*known(net, TEXTS[[1]]), width=40, most_labels=3)
     there = np.isfinite(found.log_p[0])  # the beam has more room than there are sequences
     p = found.log_p[0][there]
     sequences = [tuple(s for s in symbols if s != NOTHING) for symbols in found.symbols[0][there].tolist()]
@@ -160,15 +185,15 @@ def test_the_best_sequence_is_that_of_the_highest_mean() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_constrained_decoding_never_leaves_the_trie(seed: int) -> None:
     net, trie = network(seed=seed), CODES.trie
-    memory = net.read(TEXTS)
-    beams, _ = beam_search(net, memory, width=7, most_labels=3, trie=trie)
-    drawn = sampled(net, memory, samples=9, most_labels=3, seed=seed, trie=trie)
+    texts = known(net, TEXTS)
+    beams, _ = beam_search(*texts, width=7, most_labels=3, trie=trie)
+    drawn = sampled(*texts, samples=9, most_labels=3, seed=seed, trie=trie)
     for found in (beams, drawn):
         alive = np.isfinite(found.log_p)
         assert alive.any(1).all() and (found.lengths[alive] % 2 == 0).all()
         _, codes = segments(found.symbols[alive], 2)
         assert len(codes) and (trie.leaf(codes) >= 0).all()
-    free, _ = beam_search(net, memory, width=20, most_labels=3)
+    free, _ = beam_search(*texts, width=20, most_labels=3)
     _, codes = segments(free.symbols.reshape(-1, free.symbols.shape[2]), 2)
     assert (trie.leaf(codes) < 0).any()  # without the trie it does leave it
 
@@ -185,7 +210,7 @@ def test_a_remainder_and_empty_leaves_count_nothing() -> None:
 def test_samples_come_as_often_as_they_are_probable() -> None:
     net = network(n_symbols=2, depth=1)
     memory = net.read(TEXTS[[1]])
-    found = sampled(net, memory, samples=4000, most_labels=2, seed=1)
+    found = sampled(*known(net, TEXTS[[1]]), samples=4000, most_labels=2, seed=1)
     for first in range(2):
         share = (found.symbols[0, :, 0] == first).mean()
         assert share == pytest.approx(np.exp(log_p(net, memory, [first])), abs=0.03)
@@ -208,9 +233,10 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
             p = np.exp(log_p(net, memory, [*chain(*chosen), *ending], trie))
             for leaf in {int(trie.leaf(np.array([code]))[0]) for code in chosen}:
                 expected += p * trie.histograms[[leaf]].toarray()[0]
-    scores = label_scores(net, memory, trie, 5, s).toarray()[0]
+    texts = known(net, TEXTS[[1]])
+    scores = label_scores(*texts, trie, 5, s).toarray()[0]
     assert scores == pytest.approx(expected, rel=1e-4) and scores.max() <= 1
-    narrow = label_scores(net, memory, trie, 5, SimpleNamespace(**{**vars(s), "beam": 2})).toarray()[0]
+    narrow = label_scores(*texts, trie, 5, SimpleNamespace(**{**vars(s), "beam": 2})).toarray()[0]
     assert (narrow <= scores + 1e-6).all() and narrow.any()  # a lower bound
 
 
@@ -218,9 +244,9 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
 def test_scores_of_a_text_do_not_depend_on_the_others(decoding: str) -> None:
     net = network(seed=2)
     s = SimpleNamespace(**vars(S), decoding=decoding, constrained=True, beam=6, samples=500)
-    together = label_scores(net, net.read(TEXTS), CODES.trie, 6, s).toarray()
+    together = label_scores(*known(net, TEXTS), CODES.trie, 6, s).toarray()
     assert together.shape == (4, 6) and np.isfinite(together).all() and not together[:, 5].any()
-    alone = label_scores(net, net.read(TEXTS[[1]]), CODES.trie, 6, s).toarray()[0]
+    alone = label_scores(*known(net, TEXTS[[1]]), CODES.trie, 6, s).toarray()[0]
     assert together[1] == pytest.approx(alone, abs=0.15 if decoding == "samples" else 1e-4)
 
 

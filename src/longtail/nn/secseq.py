@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -68,6 +69,13 @@ def text_states(encoder: Words | Encoder, texts: Any) -> tuple[Tensor, Tensor, T
     half, last = encoder.width // 2, seen.sum(1) - 1
     ends = torch.cat([states[torch.arange(len(states)), last, :half], states[:, 0, half:]], 1)
     return states, seen, ends * ~empty[:, None]
+
+
+@torch.no_grad()
+def text_arrays(encoder: Encoder, texts: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The same as arrays, for prediction."""
+    states, mask, vector = (part.cpu().numpy() for part in text_states(encoder.eval(), texts))
+    return states, mask, vector
 
 
 @dataclass(frozen=True)
