@@ -1,7 +1,7 @@
 """SeCSeq: labels as short codes, so that the output side of a network does not grow with them (Chang et al. 2018).
 
-Training is in ``longtail.nn.secseq_training`` and needs torch; prediction needs none where the target is a set and the
-encoder a bag. Codes are in ``longtail.labelspace.codes``.
+Training is in ``longtail.nn.secseq_training`` and needs torch; prediction needs none over words, nor
+over a bag of tokens where the target is a set. Codes are in ``longtail.labelspace.codes``.
 """
 
 from __future__ import annotations

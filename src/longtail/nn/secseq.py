@@ -199,7 +199,7 @@ class Seq2Seq(torch.nn.Module):
             out: Tensor = TwoCells.apply(given[:, : self.gates], only[:, : self.gates], memory.start, sizes, *weights)  # type: ignore[no-untyped-call]
             return out, only[np.concatenate([np.arange(n) for n in sizes])]
         state, states, seen = memory.start[:, None], [], []
-        for n, part in zip(sizes, given.split(sizes), strict=True):
+        for n, part in zip(sizes, torch.split(given, sizes), strict=True):
             state, look = self.advance(memory.first(n), state[:n], part[:, None])
             states.append(state)
             seen.append(look)

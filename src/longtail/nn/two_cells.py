@@ -18,7 +18,7 @@ from torch import Tensor
 class Cell:
     """n = tanh(x_n + r · a_n), h' = n + z (h − n), with r, z = σ(x + a) and a = W h + b: one cell, over N steps in all."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, n_steps: int) -> None:
+    def __init__(self, n_steps: int, weight: Tensor, bias: Tensor) -> None:
         """weight: [3 d, d]. bias: [3 d]."""
         self.weight, self.bias = weight, bias
         d = weight.shape[1]
@@ -65,7 +65,7 @@ class TwoCells(torch.autograd.Function):
         given: [N, 3 d] of the first n_1 texts, then of the first n_2 ≤ n_1, … seen: [B, 3 d] of each text. start: [B, d].
         sizes: n_1, n_2, … weights: weight and bias of the first cell, and of the second.
         """
-        ctx.cells = first, second = Cell(*weights[:2], len(given)), Cell(*weights[2:], len(given))
+        ctx.cells = first, second = Cell(len(given), *weights[:2]), Cell(len(given), *weights[2:])
         ctx.parts = [slice(*ends) for ends in pairwise([0, *np.cumsum(sizes).tolist()])]
         ctx.n_texts, state, out = len(start), start, torch.empty_like(first.new)
         for part, n in zip(ctx.parts, sizes, strict=True):
@@ -74,7 +74,7 @@ class TwoCells(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         """From the gradient of all states to that of all that made them."""
         first, second = ctx.cells
         first.turn()
