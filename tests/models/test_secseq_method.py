@@ -185,9 +185,9 @@ def test_numbers_are_one_word_if_digits_do_not_count(train: Dataset) -> None:
     assert not same(seeing.topk(["ripe apple 17"], 4), seeing.topk(["ripe apple 1984"], 4))
 
 
-@pytest.mark.parametrize("encoder", ["words", "bag"])
-def test_a_set_over_a_bag_predicts_without_torch(encoder: str, train: Dataset, tmp_path: Path) -> None:
-    tagger = Tagger("secseq", **QUICK, encoder=encoder, epochs=1).fit(train)
+@pytest.mark.parametrize(("target", "encoder"), [("set", "words"), ("set", "bag"), ("sequence", "words")])
+def test_over_a_bag_it_predicts_without_torch(target: str, encoder: str, train: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("secseq", **QUICK, target=target, encoder=encoder, epochs=1).fit(train)
     tagger.save(tmp_path / "model")
     expected = tagger.predict(["ripe apple"], 2)[0]
     code = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, product
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +18,14 @@ from longtail.features.token_rows import TokenRows
 from longtail.labelspace.codes import Codes
 from longtail.nn import secseq_set
 from longtail.nn.encoders import make
-from longtail.nn.secseq import NOTHING, Memory, Seq2Seq, Words, longest_first
-from longtail.nn.secseq_decoding import Written, beam_search, histogram, label_scores, sampled, segments
+from longtail.nn.rows import summed
+from longtail.nn.secseq import NOTHING, Memory, Seq2Seq, Words, longest_first, text_arrays
 from longtail.nn.secseq_set import Branches, SetNetwork
-from longtail.nn.secseq_training import sequences
+from longtail.nn.secseq_training import network_arrays, sequences
+from longtail.search.decoder import Decoder, Reading
+from longtail.search.sequences import Written, beam_search, histogram, label_scores, sampled, segments
 from longtail.search.trie import TrieSearch, trie_topk
+from longtail.state import inside
 
 S = SimpleNamespace(hidden=12, symbol_width=10, dropout=0.0, positions=True, order="freq_desc", most_labels=3, seed=0)
 CODES = Codes([[0, 0], [0, 2], [2, 1], [2, 1], [2, 2]], 3, [5, 4, 3, 1, 2])  # labels 2 and 3 share a leaf
@@ -118,10 +122,33 @@ def test_sequences_are_the_codes_in_order_and_cut() -> None:
 # Decoding
 
 
+def known(net: Seq2Seq, texts: Any) -> tuple[Decoder, Reading]:
+    """A network as it predicts, and what it knows of texts."""
+    decoder = Decoder(inside(network_arrays(net), "net."), net.depth)
+    return decoder, decoder.read(*text_arrays(net.encoder, texts))
+
+
+@pytest.mark.parametrize("encoder", ["gru", "bag", "words"])
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("few", [0, 100])
+def test_a_step_without_torch_is_that_of_the_network(
+    encoder: str, positions: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtail.search.decoder.FEW", few)
+    net = network(encoder, positions=positions)
+    texts: Any = TEXTS if encoder != "words" else sp.random_array((4, 12), density=0.5, dtype=np.float32, rng=1).tocsr()
+    memory, (decoder, reading) = net.read(texts), known(net, texts)
+    of, state = np.array([0, 0, 1, 1, 2, 2, 3, 3]), memory.start[:, None].expand(-1, 2, -1)
+    for t, written in enumerate([[[NOTHING] * 2] * 4, [[0, 1]] * 4, [[2, 0], [1, 1], [0, 2], [2, 2]]]):
+        mine, then = decoder.step(reading, of, state.flatten(0, 1).numpy(), np.ravel(written), t % 2)
+        scores, state = net.step(memory, state, torch.tensor(written), t % 2)
+        assert mine == pytest.approx(scores.flatten(0, 1).numpy(), abs=1e-5)
+        assert then == pytest.approx(state.flatten(0, 1).numpy(), abs=1e-5)
+
+
 def test_a_beam_of_one_is_greedy() -> None:
     net = network(seed=3)
-    memory = net.read(TEXTS)
-    found, _ = beam_search(net, memory, width=1, most_labels=4)
+    found, _ = beam_search(*known(net, TEXTS), width=1, most_labels=4)
     for i in range(4):
         mine = net.read(TEXTS[[i]])
         state, written, greedy = mine.start[:, None], NOTHING, []
@@ -139,7 +166,7 @@ def test_a_wide_beam_finds_the_most_probable_sequence() -> None:
     memory = net.read(TEXTS[[1]])
     every = [list(s) for n in range(4) for s in product(range(2), repeat=n)]
     true = {tuple(s): log_p(net, memory, s + [net.end] * (len(s) < 3)) for s in every}  # the longest have no room to end
-    found, _ = beam_search(net, memory, width=40, most_labels=3)
+    found, _ = beam_search(*known(net, TEXTS[[1]]), width=40, most_labels=3)
     there = np.isfinite(found.log_p[0])  # the beam has more room than there are sequences
     p = found.log_p[0][there]
     sequences = [tuple(s for s in symbols if s != NOTHING) for symbols in found.symbols[0][there].tolist()]
@@ -158,15 +185,15 @@ def test_the_best_sequence_is_that_of_the_highest_mean() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_constrained_decoding_never_leaves_the_trie(seed: int) -> None:
     net, trie = network(seed=seed), CODES.trie
-    memory = net.read(TEXTS)
-    beams, _ = beam_search(net, memory, width=7, most_labels=3, trie=trie)
-    drawn = sampled(net, memory, samples=9, most_labels=3, seed=seed, trie=trie)
+    texts = known(net, TEXTS)
+    beams, _ = beam_search(*texts, width=7, most_labels=3, trie=trie)
+    drawn = sampled(*texts, samples=9, most_labels=3, seed=seed, trie=trie)
     for found in (beams, drawn):
         alive = np.isfinite(found.log_p)
         assert alive.any(1).all() and (found.lengths[alive] % 2 == 0).all()
         _, codes = segments(found.symbols[alive], 2)
         assert len(codes) and (trie.leaf(codes) >= 0).all()
-    free, _ = beam_search(net, memory, width=20, most_labels=3)
+    free, _ = beam_search(*texts, width=20, most_labels=3)
     _, codes = segments(free.symbols.reshape(-1, free.symbols.shape[2]), 2)
     assert (trie.leaf(codes) < 0).any()  # without the trie it does leave it
 
@@ -183,7 +210,7 @@ def test_a_remainder_and_empty_leaves_count_nothing() -> None:
 def test_samples_come_as_often_as_they_are_probable() -> None:
     net = network(n_symbols=2, depth=1)
     memory = net.read(TEXTS[[1]])
-    found = sampled(net, memory, samples=4000, most_labels=2, seed=1)
+    found = sampled(*known(net, TEXTS[[1]]), samples=4000, most_labels=2, seed=1)
     for first in range(2):
         share = (found.symbols[0, :, 0] == first).mean()
         assert share == pytest.approx(np.exp(log_p(net, memory, [first])), abs=0.03)
@@ -206,9 +233,10 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
             p = np.exp(log_p(net, memory, [*chain(*chosen), *ending], trie))
             for leaf in {int(trie.leaf(np.array([code]))[0]) for code in chosen}:
                 expected += p * trie.histograms[[leaf]].toarray()[0]
-    scores = label_scores(net, memory, trie, 5, s).toarray()[0]
+    texts = known(net, TEXTS[[1]])
+    scores = label_scores(*texts, trie, 5, s).toarray()[0]
     assert scores == pytest.approx(expected, rel=1e-4) and scores.max() <= 1
-    narrow = label_scores(net, memory, trie, 5, SimpleNamespace(**{**vars(s), "beam": 2})).toarray()[0]
+    narrow = label_scores(*texts, trie, 5, SimpleNamespace(**{**vars(s), "beam": 2})).toarray()[0]
     assert (narrow <= scores + 1e-6).all() and narrow.any()  # a lower bound
 
 
@@ -216,9 +244,9 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
 def test_scores_of_a_text_do_not_depend_on_the_others(decoding: str) -> None:
     net = network(seed=2)
     s = SimpleNamespace(**vars(S), decoding=decoding, constrained=True, beam=6, samples=500)
-    together = label_scores(net, net.read(TEXTS), CODES.trie, 6, s).toarray()
+    together = label_scores(*known(net, TEXTS), CODES.trie, 6, s).toarray()
     assert together.shape == (4, 6) and np.isfinite(together).all() and not together[:, 5].any()
-    alone = label_scores(net, net.read(TEXTS[[1]]), CODES.trie, 6, s).toarray()[0]
+    alone = label_scores(*known(net, TEXTS[[1]]), CODES.trie, 6, s).toarray()[0]
     assert together[1] == pytest.approx(alone, abs=0.15 if decoding == "samples" else 1e-4)
 
 
@@ -288,3 +316,23 @@ def test_scores_start_from_what_was_counted() -> None:
     nodes = {"0": 1, "2": 2, "00": 3, "02": 4, "21": 5, "22": 6}
     assert prior[nodes["0"]] == pytest.approx(np.log(4.5 / 0.5)) and prior[nodes["2"]] == pytest.approx(np.log(1.5 / 3.5))
     assert prior[nodes["02"]] == pytest.approx(np.log(1.5 / 3.5)) and prior[nodes["22"]] == pytest.approx(np.log(0.5 / 1.5))
+
+
+def test_where_there_is_one_place_to_look_at_gradients_are_those_of_attention() -> None:
+    X = sp.random_array((4, 12), density=0.5, dtype=np.float32, rng=1).tocsr()
+    targets = TokenRows.of([[0, 0, 2, 1, 2, 2], [0, 2, 2, 1], [2, 2], []])
+    found = []
+    with torch.enable_grad():
+        for known in (True, False):  # whether the two cells know that what they see does not change
+            net = network("words")
+            read = net.read
+            net.read = lambda texts, read=read, known=known: read(texts) if known else replace(read(texts), only=None)
+            loss = net.loss(X, targets)
+            loss.backward()
+            dense = {name: p.grad for name, p in net.named_parameters() if "table" not in name and p.grad is not None}
+            _, rows = summed(net.encoder.table.take())
+            found.append({**dense, "words": rows, "loss": loss.detach()})
+    attention = {"query.weight", "keys.weight", "keys.bias", "weigh.weight"}  # of one place, it does not matter
+    assert set(found[1]) - set(found[0]) == attention and all(not found[1][name].any() for name in attention)
+    for name, value in found[0].items():
+        assert value.any() and torch.allclose(value, found[1][name], rtol=1e-4, atol=1e-6), name

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import missing_extra
 from longtail.features.token_rows import TokenRows
@@ -23,16 +24,32 @@ class SavedEncoder:
 
     def vectors(self, rows: TokenRows, device: str, threads: int | None) -> Floats:
         """What the encoder makes of texts [n, width]."""
+        encoder = self._encoder(device)
+        from longtail.nn.encoders import vectors
+        from longtail.nn.loop import torch_threads
+
+        with torch_threads(threads):
+            return vectors(encoder, rows)
+
+    def states(self, rows: TokenRows, device: str, threads: int | None) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        """What attention looks at [n, T, width], where there is something [n, T], and a vector for each text [n, width]."""
+        encoder = self._encoder(device)
+        from longtail.nn.loop import torch_threads
+        from longtail.nn.secseq import text_arrays
+
+        with torch_threads(threads):
+            return text_arrays(encoder, rows)
+
+    def _encoder(self, device: str) -> Any:
         try:
-            from longtail.nn.encoders import restored, vectors
-            from longtail.nn.loop import device_of, torch_threads
+            from longtail.nn.encoders import restored
+            from longtail.nn.loop import device_of
         except ImportError as error:
             raise missing_extra("torch", "nn", "Reading texts with a neural encoder") from error
         if self._built is None:
             full = {name: a.astype(np.float32) if a.dtype == np.float16 else a for name, a in self.arrays.items()}
             self._built = restored(full).to(device_of(device))
-        with torch_threads(threads):
-            return vectors(self._built, rows)
+        return self._built
 
 
 def token_means(rows: TokenRows, table: ByteRows, threads: int | None) -> Floats:

@@ -1,7 +1,7 @@
 """SeCSeq: labels as short codes, so that the output side of a network does not grow with them (Chang et al. 2018).
 
-Training is in ``longtail.nn.secseq_training`` and needs torch; prediction needs none where the target is a set and the
-encoder a bag. Codes are in ``longtail.labelspace.codes``.
+Training is in ``longtail.nn.secseq_training`` and needs torch; prediction needs none over words, nor
+over a bag of tokens where the target is a set. Codes are in ``longtail.labelspace.codes``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import BIG, check_settings, missing_extra
 from longtail.features.batches import length_batches
@@ -33,6 +34,8 @@ from longtail.models.occlusion import MEANING, by_occlusion
 from longtail.models.saved_encoder import SavedEncoder, token_means
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
+from longtail.search.decoder import Decoder
+from longtail.search.sequences import label_scores
 from longtail.search.trie import TrieSearch, trie_topk
 from longtail.state import State, inside
 from longtail.topk import TopK
@@ -281,8 +284,11 @@ class SecSeq(Model):
         self.trees = trees
         if self.target == "set":
             self.searches = [TrieSearch.of(codes.trie, tree) for codes, tree in zip(self.forest, trees, strict=True)]
-            self._saved = [SavedEncoder(inside(tree, "encoder.")) for tree in trees]
-        self._networks: list[Any] = []  # made when the first text comes
+        else:
+            self.decoders = [
+                Decoder(inside(tree, "net."), codes.depth) for codes, tree in zip(self.forest, trees, strict=True)
+            ]
+        self._saved = [SavedEncoder(inside(tree, "encoder.")) for tree in trees]
 
     def _topk(self, X: Sequence[str], k: int) -> TopK:
         texts: Any = self.features.transform(self._plain(X))
@@ -295,7 +301,7 @@ class SecSeq(Model):
         return by_occlusion(one, label, lambda texts: self._topk(texts, min(FOUND, self.n_seen)))
 
     def _vectors(self, number: int, texts: Any) -> Floats:
-        """h(x) of texts [n, first width], by one of the trees, where the target is a set."""
+        """h(x) of texts [n, first width], by one of the trees; of tokens, where the target is a set."""
         tree = self.trees[number]
         if self.encoder == WORDS:
             return np.maximum(bag_of(tree).bag(texts, self.threads) + tree["words.shift"], 0)
@@ -307,25 +313,22 @@ class SecSeq(Model):
 
     def _decoded(self, texts: Any) -> sp.csr_array:
         """[n, n_labels] the mean of what labels get from each tree."""
-        try:
-            from longtail.nn.loop import torch_threads
-            from longtail.nn.secseq_decoding import label_scores
-            from longtail.nn.secseq_training import restored
-        except ImportError as error:
-            raise missing_extra("torch", "nn", "Decoding sequences") from error
-        if not self._networks:
-            of = zip(self.forest, self.trees, strict=True)
-            self._networks = [restored(tree, c.n_symbols, c.depth, self._of_tree(m)) for m, (c, tree) in enumerate(of)]
         total = sp.csr_array((texts.shape[0], self.n_labels))
-        with torch_threads(self.threads):
-            for m, (net, codes) in enumerate(zip(self._networks, self.forest, strict=True)):
-                parts, order = [], []
-                for some in self._batches(texts):
-                    scores = label_scores(net, net.read(texts[some]), codes.trie, self.n_labels, self._of_tree(m))
-                    parts.append(scores)
-                    order.append(some)
-                total = total + sp.csr_array(sp.vstack(parts))[np.argsort(np.concatenate(order))]
-        return total / len(self._networks)
+        for m, (decoder, codes) in enumerate(zip(self.decoders, self.forest, strict=True)):
+            parts, order = [], []
+            for some in self._batches(texts):
+                reading = decoder.read(*self._states(m, texts[some]))
+                parts.append(label_scores(decoder, reading, codes.trie, self.n_labels, self, m))
+                order.append(some)
+            total = total + sp.csr_array(sp.vstack(parts))[np.argsort(np.concatenate(order))]
+        return total / len(self.decoders)
+
+    def _states(self, number: int, texts: Any) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        """What a decoder looks at, where there is something, and a vector for each text; of words, that is all there is."""
+        if self.encoder != WORDS:
+            return self._saved[number].states(texts, self.device, self.threads)
+        V = self._vectors(number, texts)
+        return V[:, None], np.ones((len(V), 1), bool), V
 
     def _batches(self, texts: Any) -> Iterator[Longs]:
         """Texts that are decoded together."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -20,6 +21,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Longs
 from longtail.nn.encoders import Encoder, Recurrent
 from longtail.nn.rows import RowTable, some_of
+from longtail.nn.two_cells import TwoCells
 
 NOTHING = -1  # in the place of a symbol: none has been written yet
 
@@ -69,6 +71,13 @@ def text_states(encoder: Words | Encoder, texts: Any) -> tuple[Tensor, Tensor, T
     return states, seen, ends * ~empty[:, None]
 
 
+@torch.no_grad()
+def text_arrays(encoder: Encoder, texts: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The same as arrays, for prediction."""
+    states, mask, vector = (part.cpu().numpy() for part in text_states(encoder.eval(), texts))
+    return states, mask, vector
+
+
 @dataclass(frozen=True)
 class Memory:
     """What is read once and looked at in every step."""
@@ -77,28 +86,34 @@ class Memory:
     keys: Tensor  # [B, T, a] the part of attention's inner layer that comes from them
     blocked: Tensor  # [B, T] 0, or minus infinity where there is nothing
     start: Tensor  # [B, d] the decoder's state before its first step
+    only: Tensor | None  # [B, 1, 3 d + r] where T is 1 there is nothing to weigh: ``Seq2Seq.look`` always gives this
 
     def first(self, n: int) -> Memory:
         """Of the first n texts."""
-        return Memory(self.states[:n], self.keys[:n], self.blocked[:n], self.start[:n])
+        only = None if self.only is None else self.only[:n]
+        return Memory(self.states[:n], self.keys[:n], self.blocked[:n], self.start[:n], only)
 
 
 class Seq2Seq(torch.nn.Module):
-    """p(c_t | c_<t, x): a symbol, or the end, which is number K, from those before and the text."""
+    """p(c_t | c_<t, x): a symbol, or the end, which is number K, from those before and the text.
+
+    What comes from the last symbol and from the text is the same for all that is done with the state, so it is computed
+    beforehand, of as many steps as are known: for the gates of a cell and for the read-out, side by side.
+    """
 
     def __init__(self, encoder: Words | Encoder, n_symbols: int, depth: int, s: Any) -> None:
         """s: the settings of the method."""
         super().__init__()
         seen, d, e, r = encoder.width, s.hidden, s.symbol_width, s.symbol_width
-        self.encoder, self.n_symbols, self.depth = encoder, n_symbols, depth
+        self.encoder, self.n_symbols, self.depth, self.gates = encoder, n_symbols, depth, 3 * d
         self.start = torch.nn.Linear(seen, d)
         self.symbols = torch.nn.Embedding(n_symbols, e)
         self.places = torch.nn.Embedding(depth, e) if s.positions else None
-        self.before, self.after = torch.nn.GRUCell(e, d), torch.nn.GRUCell(seen, d)
+        self.of_symbol, self.of_context = torch.nn.Linear(e, 3 * d + r), torch.nn.Linear(seen, 3 * d + r)
+        self.before, self.after = torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, 3 * d)
         self.keys, self.query = torch.nn.Linear(seen, seen), torch.nn.Linear(d, seen, bias=False)
         self.weigh = torch.nn.Linear(seen, 1, bias=False)
-        self.of_state, self.of_symbol = torch.nn.Linear(d, r), torch.nn.Linear(e, r, bias=False)
-        self.of_context = torch.nn.Linear(seen, r, bias=False)
+        self.of_state = torch.nn.Linear(d, r, bias=False)
         self.dropout, self.out = torch.nn.Dropout(s.dropout), torch.nn.Linear(r, n_symbols + 1)
 
     @property
@@ -110,43 +125,93 @@ class Seq2Seq(torch.nn.Module):
         """Look at texts once."""
         states, mask, vector = text_states(self.encoder, texts)
         blocked = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -torch.inf)
-        return Memory(states, self.keys(states), blocked, torch.tanh(self.start(vector)))
+        only = self.of_context(states) if states.shape[1] == 1 else None
+        return Memory(states, self.keys(states), blocked, torch.tanh(self.start(vector)), only)
+
+    def given(self, written: Tensor, place: Tensor | int) -> Tensor:
+        """[..., 3 d + r] what comes from the last symbol; NOTHING, at the start, is a vector of zeros.
+
+        place: of the next one in its code.
+        """
+        y = self.symbols(written.clamp(min=0)) * (written >= 0)[..., None]  # [..., e]
+        if self.places is not None:
+            y = y + self.places.weight[place]
+        out: Tensor = self.of_symbol(y)
+        return out
+
+    def look(self, memory: Memory, between: Tensor) -> Tensor:
+        """[B, W, 3 d + r] what comes from the text, by additive attention of the state between the two cells."""
+        if memory.only is not None:
+            return memory.only
+        inner = torch.tanh(memory.keys[:, None] + self.query(between)[:, :, None])  # [B, W, T, a]
+        weights = (self.weigh(inner)[..., 0] + memory.blocked[:, None]).softmax(2)  # [B, W, T]
+        out: Tensor = self.of_context(torch.bmm(weights, memory.states))
+        return out
+
+    def advance(self, memory: Memory, state: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+        """The new state [B, W, d] of W beginnings of each of B texts, and what was seen of the text on the way."""
+        between = cell(given, self.before(state), state)
+        seen = self.look(memory, between)
+        return cell(seen, self.after(between), between), seen
+
+    def scores(self, state: Tensor, given: Tensor, seen: Tensor) -> Tensor:
+        """[..., K + 1] of what comes next."""
+        read_out = torch.tanh(self.of_state(state) + given[..., self.gates :] + seen[..., self.gates :])  # [..., r]
+        out: Tensor = self.out(self.dropout(read_out))
+        return out
 
     def step(self, memory: Memory, state: Tensor, written: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """Scores of what comes next [B, W, K + 1], and the new state [B, W, d], for W beginnings of each of B texts.
 
-        written: [B, W] the last symbol; NOTHING, at the start, is a vector of zeros. place: of the next one in its code.
+        written: [B, W] the last symbol.
         """
-        B, W, d = state.shape
-        y = self.symbols(written.clamp(min=0)) * (written >= 0)[:, :, None]  # [B, W, e]
-        if self.places is not None:
-            y = y + self.places.weight[place]
-        between = self.before(y.flatten(0, 1), state.flatten(0, 1)).view(B, W, d)
-        inner = torch.tanh(memory.keys[:, None] + self.query(between)[:, :, None])  # [B, W, T, a]
-        weights = (self.weigh(inner)[..., 0] + memory.blocked[:, None]).softmax(2)  # [B, W, T]
-        context = torch.bmm(weights, memory.states)  # [B, W, width]
-        state = self.after(context.flatten(0, 1), between.flatten(0, 1)).view(B, W, d)
-        read_out = torch.tanh(self.of_state(state) + self.of_symbol(y) + self.of_context(context))  # [B, W, r]
-        return self.out(self.dropout(read_out)), state
+        given = self.given(written, place)
+        state, seen = self.advance(memory, state, given)
+        return self.scores(state, given, seen), state
 
     def loss(self, texts: Texts, targets: TokenRows) -> Tensor:
         """− Σ_t log p(c_t | c_<t, x) for each text (eq. 3), by teacher forcing. targets: its symbols, without the end.
 
-        Texts must come by falling length of their targets, so that those that have ended are the last.
+        Texts must come by falling length of their targets, so that those that have ended are the last. Only the two cells
+        and attention wait for the step before: all else is done for all steps together.
         """
         lengths, (ids, mask) = targets.lengths, targets.padded()
-        rows = np.full((len(ids), int(lengths.max()) + 1), self.end)  # the end of each, and padding
-        rows[:, :-1][mask[:, : rows.shape[1] - 1]] = targets.ids
-        target = torch.from_numpy(rows).to(self.out.weight.device)  # [B, S]
-        memory = self.read(texts)
-        state, written = memory.start[:, None], torch.full((len(ids), 1), NOTHING, device=target.device)
-        total = torch.zeros((), device=target.device)
-        for t in range(rows.shape[1]):
-            n = int((lengths >= t).sum())  # those that have not ended
-            scores, state = self.step(memory.first(n), state[:n], written[:n], t % self.depth)
-            total = total + cross_entropy(scores[:, 0], target[:n, t], reduction="sum")
-            written = target[:n, t : t + 1]
-        return total / len(ids)
+        steps = np.arange(int(lengths.max()) + 1)[:, None]
+        rows = np.full((len(steps), len(ids)), self.end)  # [S, B]; the end of each, and padding
+        rows[:-1][mask.T[: len(steps) - 1]] = ids.T[mask.T]
+        going = lengths >= steps  # [S, B]
+        before = np.vstack([np.full((1, len(ids)), NOTHING), rows[:-1]])
+        at, device = np.nonzero(going)[0] % self.depth, self.out.weight.device
+        target, written, place = (torch.from_numpy(part).to(device) for part in (rows[going], before[going], at))  # [N]
+        memory, given = self.read(texts), self.given(written, place)  # [N, 3 d + r]
+        states, seen = self.states(memory, given, going.sum(1).tolist())
+        scores = self.scores(states, given, seen)  # [N, K + 1]
+        return cross_entropy(scores, target, reduction="sum") / len(ids)
+
+    def states(self, memory: Memory, given: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """The states after each step [N, d], and what was seen of the text on the way [N, 3 d + r].
+
+        given: [N, 3 d + r] of all texts in the first step, then of those, always the first ones, that go on. sizes: of each
+        step.
+        """
+        if memory.only is not None:  # what is seen is known beforehand
+            only, weights = memory.only[:, 0], (p for layer in (self.before, self.after) for p in (layer.weight, layer.bias))
+            out: Tensor = TwoCells.apply(given[:, : self.gates], only[:, : self.gates], memory.start, sizes, *weights)  # type: ignore[no-untyped-call]
+            return out, only[np.concatenate([np.arange(n) for n in sizes])]
+        state, states, seen = memory.start[:, None], [], []
+        for n, part in zip(sizes, torch.split(given, sizes), strict=True):
+            state, look = self.advance(memory.first(n), state[:n], part[:, None])
+            states.append(state)
+            seen.append(look)
+        return torch.cat(states)[:, 0], torch.cat(seen)[:, 0]
+
+
+def cell(given: Tensor, of_state: Tensor, state: Tensor) -> Tensor:
+    """A step of a GRU: how much is forgotten, how much stays, and what is new, from its input and from its state."""
+    d = state.shape[-1]
+    forget, stay = (given[..., : 2 * d] + of_state[..., : 2 * d]).sigmoid().chunk(2, -1)
+    new = torch.addcmul(given[..., 2 * d : 3 * d], forget, of_state[..., 2 * d :]).tanh()
+    return new + stay * (state - new)
 
 
 def longest_first(targets: TokenRows) -> Longs:

@@ -151,24 +151,3 @@ def network_arrays(net: SetNetwork | Seq2Seq) -> Arrays:
         return {**out, **secseq_set.arrays(net)}
     rest = {name: value for name, value in net.state_dict().items() if not name.startswith("encoder.")}
     return {**out, **{f"net.{name}": value.cpu().numpy().copy() for name, value in rest.items()}}
-
-
-def restored(arrays: Arrays, n_symbols: int, depth: int, s: Any) -> Seq2Seq:
-    """The network that ``network_arrays`` gave, from its arrays as a model keeps them."""
-    full = {name: a.astype(np.float32) if a.dtype == np.float16 else a for name, a in arrays.items()}
-    encoder: Words | Encoder
-    if s.encoder == WORDS:
-        weight = full["bag.values"].astype(np.float32) * full["bag.scale"][:, None]  # linear.bag.ByteRows
-        encoder = Words(*weight.shape)
-        encoder.load_state_dict({"table.weight": tensor(weight), "shift": tensor(full["words.shift"])})
-    else:
-        encoder = encoders.restored({n.removeprefix("encoder."): a for n, a in full.items() if n.startswith("encoder.")})
-    net = Seq2Seq(encoder, n_symbols, depth, s)
-    mine = {name.removeprefix("net."): tensor(a) for name, a in full.items() if name.startswith("net.")}
-    net.load_state_dict({**mine, **{f"encoder.{name}": value for name, value in encoder.state_dict().items()}})
-    return net.to(device_of(s.device)).eval()
-
-
-def tensor(array: NDArray[Any]) -> Tensor:
-    """A copy for torch: what is mapped from disk cannot be written to."""
-    return torch.from_numpy(np.array(array))
