@@ -22,6 +22,7 @@ LAYERS = [
     ["metrics"],
     ["bundle", "tagger"],
     ["compare"],
+    ["plan"],
     ["report"],
     ["cli", "__main__"],
 ]

@@ -15,10 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from longtail.bundle import check_target, load_manifest
+from longtail.bundle import load_manifest
 from longtail.cli.comparison import compare as compare
 from longtail.cli.demo import demo as demo
-from longtail.cli.settings import methods_text, parsed_settings, pretrain_settings
+from longtail.cli.output import show, told
+from longtail.cli.settings import methods_text, pretrain_settings
+from longtail.cli.training import choose as choose
+from longtail.cli.training import train as train
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
@@ -39,24 +42,6 @@ from longtail.tagger import Tagger, load
 
 BATCH = 1024  # texts tagged at a time
 MOST_PARTS = 10  # of a text, that --json lists for a label
-
-
-def train(arguments: Namespace) -> None:
-    """Learn a tagger and save it."""
-    display = Display()
-    settings = parsed_settings(arguments.method, arguments.set)
-    tagger = Tagger(
-        arguments.method, preset=arguments.preset, **{"seed": arguments.seed, "threads": arguments.threads, **settings}
-    )
-    check_target(Path(arguments.out))  # before hours of training
-    data = told(read(arguments.data), display)
-    valid = told(read(arguments.valid), display) if arguments.valid else None
-    start = time.monotonic()
-    tagger.fit(data, valid, progress=display)
-    tagger.save(arguments.out)
-    display.say(f"trained {arguments.method} in {clock(time.monotonic() - start)}; saved to {arguments.out}")
-    if valid is not None:
-        show(evaluation_tables(tagger.evaluate(valid), (1, 3, 5)))
 
 
 def pretrain(arguments: Namespace) -> None:
@@ -210,19 +195,6 @@ def methods(arguments: Namespace) -> None:
 def rounded(number: float) -> float:
     """As JSON gets it: with six digits that count."""
     return float(f"{number:.6g}")
-
-
-def show(text: str) -> None:
-    """Results go to standard output."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
-
-
-def told(data: Dataset, display: Display) -> Dataset:
-    """Say what was read, and what reading had to repair or assume."""
-    display.say(f"{data.source}: {data.n_samples:,} samples, {data.n_labels:,} labels")
-    for note in data.notes:
-        display.say(f"  note: {note}")
-    return data
 
 
 def pairs(settings: dict[str, Any]) -> str:
