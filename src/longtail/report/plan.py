@@ -39,9 +39,12 @@ def reason(plan: Plan) -> str:
         return f"{nothing_fits(plan)} The cheapest is {chosen.name}: {amounts(chosen)}."
     before = order[: order.index(chosen.name)] if chosen.name in order else order
     better = sorted((o for o in plan.options if o.name in before), key=lambda o: order.index(o.name))
-    best = f"Of the methods that fit, {chosen.name} was the most accurate on data like these ({plan.rule.when})."
+    first = f"Of the methods that fit, {chosen.name} comes first for data like these ({plan.rule.when})"
+    figures = f"{chosen.why} on {plan.rule.where}" if chosen.name in order else chosen.why
     passed = "; ".join(f"{o.name} {'takes about ' + clock(60 * o.minutes) if o.cost else o.why}" for o in better)
-    return f"{best} It takes {amounts(chosen)}." + (f" More accurate there, but out of reach: {passed}." if passed else "")
+    return f"{first}: {figures}. It takes {amounts(chosen)}." + (
+        f" Before it, but out of reach: {passed}." if passed else ""
+    )
 
 
 def nothing_fits(plan: Plan) -> str:
