@@ -22,7 +22,7 @@ LAYERS = [
     ["metrics"],
     ["bundle", "tagger", "blending"],
     ["compare"],
-    ["recipe"],
+    ["recipe", "plan"],
     ["report"],
     ["cli", "__main__"],
 ]

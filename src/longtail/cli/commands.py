@@ -19,8 +19,11 @@ from longtail.blending import blended
 from longtail.bundle import check_target, load_manifest
 from longtail.cli.comparison import compare as compare
 from longtail.cli.demo import demo as demo
+from longtail.cli.output import show, told
 from longtail.cli.reproduction import reproduce as reproduce
 from longtail.cli.settings import methods_text, pretrain_settings
+from longtail.cli.training import choose as choose
+from longtail.cli.training import train as train
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.jsonl import parse_object
@@ -32,7 +35,6 @@ from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
 from longtail.models.base import count
 from longtail.models.explanation import Explanation
-from longtail.models.settings import parsed_settings
 from longtail.progress import Display, clock
 from longtail.report.checkup import checkup_text
 from longtail.report.evaluation import evaluation_tables
@@ -42,24 +44,6 @@ from longtail.tagger import Tagger, load
 
 BATCH = 1024  # texts tagged at a time
 MOST_PARTS = 10  # of a text, that --json lists for a label
-
-
-def train(arguments: Namespace) -> None:
-    """Learn a tagger and save it."""
-    display = Display()
-    settings = parsed_settings(arguments.method, arguments.set)
-    tagger = Tagger(
-        arguments.method, preset=arguments.preset, **{"seed": arguments.seed, "threads": arguments.threads, **settings}
-    )
-    check_target(Path(arguments.out))  # before hours of training
-    data = told(read(arguments.data), display)
-    valid = told(read(arguments.valid), display) if arguments.valid else None
-    start = time.monotonic()
-    tagger.fit(data, valid, progress=display)
-    tagger.save(arguments.out)
-    display.say(f"trained {arguments.method} in {clock(time.monotonic() - start)}; saved to {arguments.out}")
-    if valid is not None:
-        show(evaluation_tables(tagger.evaluate(valid), (1, 3, 5)))
 
 
 def blend(arguments: Namespace) -> None:
@@ -223,19 +207,6 @@ def methods(arguments: Namespace) -> None:
 def rounded(number: float) -> float:
     """As JSON gets it: with six digits that count."""
     return float(f"{number:.6g}")
-
-
-def show(text: str) -> None:
-    """Results go to standard output."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
-
-
-def told(data: Dataset, display: Display) -> Dataset:
-    """Say what was read, and what reading had to repair or assume."""
-    display.say(f"{data.source}: {data.n_samples:,} samples, {data.n_labels:,} labels")
-    for note in data.notes:
-        display.say(f"  note: {note}")
-    return data
 
 
 def pairs(settings: dict[str, Any]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+from longtail.cli.output import show, told
 from longtail.compare.contestants import Contestant, contestants
 from longtail.compare.results import Comparison, comparison
 from longtail.compare.runs import DEPTH, Task, run_all
@@ -33,10 +33,8 @@ def compare(arguments: Namespace) -> Comparison:
     train, test, valid = (read(path) if path else None for path in (arguments.train, arguments.test, arguments.valid))
     assert train is not None and test is not None
     for data in (train, test, valid):
-        for line in (
-            [] if data is None else [f"{data.source}: {data.n_samples:,} samples, {data.n_labels:,} labels", *data.notes]
-        ):
-            display.say(line)
+        if data is not None:
+            told(data, display)
     task = Task(train, test, valid, arguments.seed, arguments.threads, max(DEPTH, *arguments.k))
     runs = run_all(task, chosen, out, display)
     today = time.strftime("%Y-%m-%d")
@@ -47,7 +45,7 @@ def compare(arguments: Namespace) -> Comparison:
     ):
         with writing(out / name) as stream:
             stream.write(content.encode())
-    sys.stdout.write(f"{comparison_text(result)}\n\npage: {out / 'index.html'}    figures: {out / 'results.json'}\n")
+    show(f"{comparison_text(result)}\n\npage: {out / 'index.html'}    figures: {out / 'results.json'}")
     failed = [run.contestant.name for run in runs if run.failure]
     if failed:
         raise LongtailError(f"{len(failed)} of {len(runs)} failed ({', '.join(failed)})", mend="The report tells why")

@@ -46,11 +46,24 @@ def parser() -> Parser:
 
     train = command("train", "Learn a tagger from labelled data and save it.")
     train.add_argument("data", metavar="DATA", help=DATA)
-    train.add_argument("--method", default="ovr", metavar="NAME", help="see `longtail methods` (default: ovr)")
+    train.add_argument(
+        "--method", default="ovr", metavar="NAME", help="see `longtail methods`; auto: as `choose` proposes (default: ovr)"
+    )
     train.add_argument("--out", required=True, metavar="MODEL", help="the folder to write the model to")
     train.add_argument("--valid", metavar="DATA", help="data to choose the threshold on and to report on")
     train.add_argument("--preset", metavar="NAME", help="a set of settings, see `longtail methods`")
+    train.set_defaults(trial=False)
     training_options(train, "one setting; may be repeated")
+
+    choose = command("choose", "Propose a method for the data, by its size and your time; estimate what each would cost.")
+    choose.add_argument("data", metavar="DATA", help=DATA)
+    choose.add_argument("--minutes", type=float, default=10.0, metavar="10", help="that training may take")
+    choose.add_argument("--memory", type=float, metavar="GB", help="that training may take (default: what is free)")
+    choose.add_argument(
+        "--try", dest="trial", action="store_true", help="try the best two or three on a part of the data, keep the best"
+    )
+    choose.add_argument("--out", metavar="MODEL", help="train it, too, and write the model to this folder")
+    seed_and_threads(choose)
 
     pretrain = command("pretrain", "Have an XLNet read the texts of a corpus, as an encoder for the method aplc.")
     pretrain.add_argument("data", metavar="DATA", help=f"{DATA}; labels are not looked at")
@@ -133,6 +146,11 @@ def metric_options(command: argparse.ArgumentParser) -> None:
 def training_options(command: argparse.ArgumentParser, settings: str) -> None:
     """What all commands that train have."""
     command.add_argument("--set", action="append", default=[], metavar="name=value", help=settings)
+    seed_and_threads(command)
+
+
+def seed_and_threads(command: argparse.ArgumentParser) -> None:
+    """What all commands that do something random, or much, have."""
     command.add_argument("--seed", type=seed_number, default=0, metavar="N", help="for everything random (default: 0)")
     command.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
 
