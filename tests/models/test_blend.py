@@ -7,11 +7,12 @@ import pytest
 import scipy.sparse as sp
 
 import longtail
-from longtail import Dataset, Tagger
+from longtail import Dataset, Labels, Tagger
 from longtail.errors import SettingError
-from longtail.models import blend
-from longtail.models.blend import Blend, collect, logistic, parted, spread_out
+from longtail.models import stacking
+from longtail.models.blend import Blend, parted
 from longtail.models.pipeline import Pipeline
+from longtail.models.stacking import collect, logistic, spread_out
 from longtail.topk import NO_LABEL
 
 
@@ -42,7 +43,7 @@ def test_logistic_is_where_the_gradient_vanishes() -> None:
     y = rng.random(500) < 1 / (1 + np.exp(-(Z @ [1.0, -0.2, 3.0] - 1)))
     *w, bias = logistic(Z, y.tolist()).astype(np.float64)
     rest = 1 / (1 + np.exp(-(Z @ w + bias))) - y
-    ridge = blend.RIDGE * len(Z) * np.array(w) * Z.std(0) ** 2  # of weights brought to one scale
+    ridge = stacking.RIDGE * len(Z) * np.array(w) * Z.std(0) ** 2  # of weights brought to one scale
     np.testing.assert_allclose(Z.T @ rest - Z.mean(0) * rest.sum() + ridge, 0, atol=1e-3)
     assert abs(rest.sum()) < 1e-3
 
@@ -55,7 +56,7 @@ def test_logistic_of_one_kind_is_finite(y: list[bool]) -> None:
 
 def test_probabilities_become_log_odds() -> None:
     out = spread_out(np.array([0.5, 0.75, 0.0, 1.0], np.float32), "probability")
-    np.testing.assert_allclose(out, [0, np.log(3), -blend.FARTHEST, blend.FARTHEST], atol=1e-6)
+    np.testing.assert_allclose(out, [0, np.log(3), -stacking.FARTHEST, stacking.FARTHEST], atol=1e-6)
     assert spread_out(np.array([-3.0, 7.0], np.float32), "margin").tolist() == [-3, 7]
 
 
@@ -119,3 +120,40 @@ def test_threads_reach_the_members_of_a_loaded_blend(train: Dataset, tmp_path: P
 def test_settings_that_cannot_work(settings: dict[str, object], found: str, vectors: Dataset) -> None:
     with pytest.raises(SettingError, match=found):
         Blend(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
+
+
+THINGS = ["violin", "trumpets", "drums (instruments)", "oboe", "harps", "cello"]
+
+
+def titles(n: int, seed: int) -> Dataset:
+    """Titles that name what they are about."""
+    rng = np.random.default_rng(seed)
+    about = [THINGS[i] for i in rng.integers(0, len(THINGS), n)]
+    texts = [f"how to play {thing.split()[0]} number {rng.integers(1000)}" for thing in about]
+    return Dataset.from_texts(texts, [[thing, "music"] for thing in about], known=Labels((*THINGS, "music", "lute")))
+
+
+def test_a_label_that_is_named_is_proposed_although_no_member_knows_it() -> None:
+    """The members read nothing at all."""
+    train = titles(60, 0)
+    blend = Tagger("blend", members="popularity, popularity", wide=2).fit(train)
+    tags = blend.predict(["How to play the oboe", "drum lessons"], k=2)
+    assert {tag.label for tag in tags[0]} == {"oboe", "music"} and "drums (instruments)" in {tag.label for tag in tags[1]}
+    without = Tagger("blend", members="popularity, popularity", wide=2, names=False).fit(train)
+    assert len({tuple(tag.label for tag in tags) for tags in without.predict(["oboe", "violin", "harp"], k=2)}) == 1
+
+
+def test_a_label_without_samples_is_never_predicted_although_it_is_named() -> None:
+    tags = Tagger("blend", members="popularity, popularity").fit(titles(60, 0)).predict(["the lute"], k=8)
+    assert "lute" not in {tag.label for tag in tags[0]}
+
+
+def test_what_a_name_adds_is_told_at_its_place(tmp_path: Path) -> None:
+    tagger = Tagger("blend", members="popularity, popularity", wide=2).fit(titles(60, 0))
+    tagger.save(tmp_path / "m")
+    again = longtail.load(tmp_path / "m")
+    text = "Play the trumpet"
+    for one in (tagger, again):
+        (part,) = [part for part in one.explain(text, "trumpets").parts if part.weight]
+        assert text[part.start : part.end] == "trumpet" and part.weight > 0
+    assert again.predict([text], k=3) == tagger.predict([text], k=3)

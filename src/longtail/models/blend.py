@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from longtail.csr import checked_features
 from longtail.errors import SettingError
 from longtail.features.stack import secant
-from longtail.kernels import Floats, Ints, kernel
+from longtail.kernels import Floats, Ints
+from longtail.labelspace.mentions import Mentions
 from longtail.models.base import (
     IN_LOG_PROBABILITY,
     IN_MARGIN,
@@ -28,24 +29,21 @@ from longtail.models.base import (
 )
 from longtail.models.pipeline import Pipeline
 from longtail.models.settings import parsed_settings
+from longtail.models.stacking import LEAST, collect, logistic, spread_out
 from longtail.progress import Progress
-from longtail.state import State
+from longtail.state import State, inside
 from longtail.topk import NO_LABEL, TopK
 
-FARTHEST = 12.0  # log-odds; scores beyond it say no more
-LEAST = 1e-12  # probability; below it, none is told from another
-ITERATIONS, RIDGE = 50, 1e-3  # of the weights
 MOST_HELD_OUT = 5000  # samples; more tell no more
 ROWS = 2048  # samples whose candidates are held at a time
-
-Doubles = NDArray[np.float64]
 
 
 class Blend(Model):
     """Several methods at once: each proposes labels, and what they say is weighed as held-out samples teach.
 
     P(l | x) = σ(w · z), where z holds, for each member, the log-odds (or margin) it gives the label, one over the label's
-    rank, and whether it proposes the label at all; and the logarithm of the label's frequency.
+    rank, and whether it proposes the label at all; and the logarithm of the label's frequency. Labels whose names stand in
+    the text are proposed, too, as by one more member.
 
     >>> X, Y = np.repeat(np.eye(4), 10, axis=0), np.repeat(np.array([[1, 0], [1, 0], [0, 1], [0, 1]]), 10, axis=0)
     >>> Blend(members="ovr, plt").fit(sp.csr_array(X), Y).topk(sp.csr_array(X[::10]), k=1).ids.ravel().tolist()
@@ -54,12 +52,14 @@ class Blend(Model):
 
     input = "anything"
     weights_meaning = "what each adds to the log-odds by what the members say of the label"
+    mentions: Mentions | None
     presets: ClassVar = {"best": {}}
 
     def __init__(
         self,
         *,
         members: str = "plt, glas",
+        names: bool = True,
         wide: int = 30,
         holdout: float = 0.1,
         refit: bool = True,
@@ -69,11 +69,12 @@ class Blend(Model):
         """Store the settings.
 
         members: methods, each with a preset if it is not the default one, and with settings of its own behind a plus:
-        "plt+dense=minilm, glas:paper+epochs=5". wide: labels that each member proposes. holdout: share of the samples that
-        the weights are learned from (at most 5,000), unless validation data is given. refit: whether members then learn from
-        all samples, those held out included. seed: of members and holdout.
+        "plt+dense=minilm, glas:paper+epochs=5". names: whether labels count that a text mentions by name. wide: labels that
+        each member proposes. holdout: share of the samples that the weights are learned from (at most 5,000), unless
+        validation data is given. refit: whether members then learn from all samples, those held out included. seed: of
+        members and holdout.
         """
-        self.members, self.wide, self.holdout, self.refit = members, wide, holdout, refit
+        self.members, self.names, self.wide, self.holdout, self.refit = members, names, wide, holdout, refit
         self.seed, self.threads = seed, threads
 
     @property
@@ -93,9 +94,14 @@ class Blend(Model):
             inputs, known, valid = parted(X, Y, self.holdout, self.seed)
         self.pipelines = [self._trained(member, inputs, known, given, progress) for member in self._names()]
         self.numbers = [np.arange(Y.shape[1], dtype=np.int32)] * len(self.pipelines)
+        self.mentions = None
+        if self.names and self.labels is not None and not sp.issparse(X):
+            self.mentions = Mentions(self.labels.names).fit(inputs, known)
         self.weigh(*valid)
         if given is None and self.refit:
             self.pipelines = [self._trained(member, X, Y, None, progress) for member in self._names()]
+            if self.mentions is not None:
+                self.mentions.fit(X, Y)
 
     @classmethod
     def of(cls, pipelines: Sequence[Pipeline], numbers: Sequence[Ints], valid: Valid) -> Blend:
@@ -104,7 +110,7 @@ class Blend(Model):
         numbers: of each member, which label of ``valid`` each of its own is.
         """
         self = cls(members=", ".join(pipeline.method for pipeline in pipelines))
-        self.pipelines, self.numbers = list(pipelines), list(numbers)
+        self.pipelines, self.numbers, self.mentions = list(pipelines), list(numbers), None
         self.n_samples = max(pipeline.model.n_samples for pipeline in pipelines)
         inputs, Y = valid
         self.n_features = inputs.shape[1] if sp.issparse(inputs) else 0
@@ -142,24 +148,31 @@ class Blend(Model):
             if "threads" in pipeline.model.param_names():
                 pipeline.model.set_params(threads=self.threads)  # it is of the machine: a loaded blend may have others
         found = [pipeline.topk(inputs, wide) for pipeline in self.pipelines]
+        meanings = [pipeline.model.score_meaning for pipeline in self.pipelines]
+        numbers = list(self.numbers)
+        if self.mentions is not None:
+            found.append(self.mentions.topk(inputs, wide))
+            meanings.append("probability")
+            numbers.append(np.arange(self.n_labels, dtype=np.int32))
         width = max(best.ids.shape[1] for best in found)
         ids = np.full((len(found), count(inputs), width), NO_LABEL, np.int32)
         says = np.zeros(ids.shape, np.float32)
-        for number, (best, pipeline) in enumerate(zip(found, self.pipelines, strict=True)):
-            there = best.ids != NO_LABEL
-            ids[number, :, : best.ids.shape[1]] = np.where(there, self.numbers[number][best.ids], NO_LABEL)
-            says[number, :, : best.ids.shape[1]] = spread_out(best.scores, pipeline.model.score_meaning)
-        n_columns = 3 * len(found) + 1
+        for at, (best, meaning, own) in enumerate(zip(found, meanings, numbers, strict=True)):
+            ids[at, :, : best.ids.shape[1]] = np.where(best.ids != NO_LABEL, own[best.ids], NO_LABEL)
+            says[at, :, : best.ids.shape[1]] = spread_out(best.scores, meaning)
         candidates = np.full((ids.shape[1], len(found) * width), NO_LABEL, np.int32)
-        Z = np.zeros((*candidates.shape, n_columns), np.float32)
+        Z = np.zeros((*candidates.shape, 3 * len(found) + 1), np.float32)
         collect(ids, says, candidates, Z)
+        if self.mentions is not None:
+            Z[:, :, -4] *= Z[:, :, -2]  # what is not mentioned is not denied
         Z[:, :, -1] = np.log(np.maximum(self.label_counts, 1))[candidates]
         return candidates, Z
 
     def _explain(self, one: Any, label: int) -> Spans:
         """What the members' parts add to the blend's log-odds, through the log-odds or margins of the members.
 
-        Ranks, and whether a label is proposed at all, have no slopes and are not explained. A member whose weights add to
+        Ranks, and whether a label is proposed at all, have no slopes and are not explained, but for names that stand in the
+        text: the places share all that these add. A member whose weights add to
         neither log-odds, margin nor logarithm (attention, say) has no part in it, nor has one that does not propose the
         label, unless none does.
         """
@@ -174,6 +187,12 @@ class Blend(Model):
                 ends.append(end)
                 slope = log_odds_slope(pipeline, one, int(theirs[0]), adds.sum())
                 weights.append(float(self.weights[3 * number]) * adds * slope)
+        if self.mentions is not None and (where := self.mentions.places(one).get(label)):
+            candidates, Z = self._evidence([one], self.wide)
+            (evidence,) = Z[0, candidates[0] == label, -4:-1] if label in candidates[0] else np.zeros((1, 3))
+            starts.append(np.array([start for start, _ in where]))
+            ends.append(np.array([end for _, end in where]))
+            weights.append(np.full(len(where), float(evidence @ self.weights[-5:-2]) / len(where)))
         places = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1)
         once, which = np.unique(places, axis=0, return_inverse=True)
         return once[:, 0], once[:, 1], np.bincount(which.ravel(), np.concatenate(weights), minlength=len(once))
@@ -201,6 +220,8 @@ class Blend(Model):
         out: State = {"weights": self.weights}
         about = json.dumps([pipeline.about() for pipeline in self.pipelines]).encode()
         out["about"] = np.frombuffer(about, np.uint8)
+        if self.mentions is not None:
+            out |= {f"mentions.{name}": array for name, array in self.mentions.state().items()}
         for number, pipeline in enumerate(self.pipelines):
             out[f"{number}.numbers"] = self.numbers[number]
             for part, arrays in pipeline.state().items():
@@ -209,6 +230,8 @@ class Blend(Model):
 
     def _restore(self, state: State) -> None:
         self.weights, self.pipelines, self.numbers = state["weights"], [], []
+        mentions = inside(state, "mentions.")
+        self.mentions = Mentions.restored(mentions) if mentions else None
         for number, about in enumerate(json.loads(bytes(state["about"]))):
             self.numbers.append(state[f"{number}.numbers"])
             parts: dict[str, State] = {"model": {}, "features": {}, "coder": {}}
@@ -242,15 +265,6 @@ def taken(X: Any, rows: NDArray[Any]) -> Any:
     return X[rows] if sp.issparse(X) else [X[row] for row in rows]
 
 
-def spread_out(scores: Floats, meaning: str) -> Floats:
-    """Probabilities as log-odds, other scores as they are."""
-    if meaning != "probability":
-        return scores
-    p = np.clip(scores.astype(np.float64), LEAST, 1 - 1e-7)
-    odds: Floats = np.clip(np.log(p) - np.log1p(-p), -FARTHEST, FARTHEST).astype(np.float32)
-    return odds
-
-
 def log_odds_slope(pipeline: Pipeline, one: Any, label: int, change: float) -> float:
     """By how much what a member says of a label (``spread_out``) rises with the weights of its explanation.
 
@@ -262,58 +276,3 @@ def log_odds_slope(pipeline: Pipeline, one: Any, label: int, change: float) -> f
         return 0.0
     end = np.log(max(pipeline.score(one, label), LEAST))
     return float(secant(lambda logarithm: spread_out(np.exp(logarithm), "probability"), end - change, end))
-
-
-@kernel
-def collect(ids: Ints, says: Floats, candidates: Ints, Z: Floats) -> None:
-    """Fill candidates [n, c] with each label that any of the m members names [m, n, w], and Z [n, c, 3 m + 1].
-
-    A member that does not name a label is taken to say the lowest it said of any.
-    """
-    n_members, n_rows, width = ids.shape
-    for row in range(n_rows):
-        n_found = 0
-        for member in range(n_members):
-            for at in range(width):
-                label = ids[member, row, at]
-                if label == NO_LABEL:
-                    break
-                known = 0
-                while known < n_found and candidates[row, known] != label:  # few labels: looking through them beats sorting
-                    known += 1
-                if known == n_found:
-                    candidates[row, known] = label
-                    n_found += 1
-                Z[row, known, 3 * member] = says[member, row, at]
-                Z[row, known, 3 * member + 1] = np.float32(1) / np.float32(at + 1)
-                Z[row, known, 3 * member + 2] = np.float32(1)
-        for member in range(n_members):
-            lowest = np.float32(0)
-            for at in range(width):
-                if ids[member, row, at] == NO_LABEL:
-                    break
-                lowest = says[member, row, at]
-            for known in range(n_found):
-                if Z[row, known, 3 * member + 2] == 0:
-                    Z[row, known, 3 * member] = lowest
-
-
-def logistic(Z: Doubles, y: Sequence[bool]) -> Floats:
-    """Weights and bias of a logistic regression, by Newton's method; columns are brought to one scale for the ridge.
-
-    >>> logistic(np.array([[0.0], [0.0], [1.0], [1.0]]), [True, False, True, False]).round(6).tolist()
-    [0.0, 0.0]
-    """
-    mean, scale = Z.mean(0), np.maximum(Z.std(0), 1e-6)
-    A = np.hstack([(Z - mean) / scale, np.ones((len(Z), 1))])
-    target, w = np.asarray(y, np.float64), np.zeros(A.shape[1])
-    ridge = RIDGE * len(A) * np.append(np.ones(Z.shape[1]), 0)
-    for _ in range(ITERATIONS):
-        p = 1 / (1 + np.exp(-np.clip(A @ w, -30, 30)))
-        hessian = (A * (p * (1 - p) + 1e-9)[:, None]).T @ A + np.diag(ridge + 1e-9)
-        step = np.linalg.solve(hessian, A.T @ (p - target) + ridge * w)
-        w -= step
-        if np.abs(step).max() < 1e-8:
-            break
-    weights = w[:-1] / scale
-    return np.append(weights, w[-1] - weights @ mean).astype(np.float32)
