@@ -157,3 +157,10 @@ def test_what_a_name_adds_is_told_at_its_place(tmp_path: Path) -> None:
         (part,) = [part for part in one.explain(text, "trumpets").parts if part.weight]
         assert text[part.start : part.end] == "trumpet" and part.weight > 0
     assert again.predict([text], k=3) == tagger.predict([text], k=3)
+
+
+def test_members_by_default_suit_the_data() -> None:
+    blend = Blend()
+    for n_labels, of_texts, names in ((4096, True, ["plt", "glas"]), (4097, True, ["plt", "plt+ngrams=1"])):
+        blend.n_seen = n_labels
+        assert blend.chosen_members(of_texts) == names and blend.chosen_members(False) == ["plt", "glas"]

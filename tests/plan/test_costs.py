@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.plan.costs import MODELS, Cost, estimate, minutes
+from longtail.plan.costs import MODELS, Cost, blend_of_trees, estimate, minutes
 from longtail.plan.machine import Machine, free_memory, measured
 from longtail.plan.profile import Profile, Terms
 
@@ -38,6 +38,8 @@ def all_of(cost: Cost) -> tuple[float, ...]:
 
 def never_less(small: Profile, large: Profile) -> None:
     for name in NAMES:
+        if name == "blend" and blend_of_trees(small) != blend_of_trees(large):
+            continue  # other members
         for less, more in zip(
             all_of(estimate(name, small, Machine())), all_of(estimate(name, large, Machine())), strict=True
         ):
@@ -80,6 +82,12 @@ def test_a_blend_costs_more_than_its_members() -> None:
     blend, tree, vectors = (estimate(name, p, Machine()) for name in ("blend", "plt", "glas"))
     assert blend.seconds == pytest.approx(1.9 * (tree.seconds + vectors.seconds))
     assert blend.size == tree.size + vectors.size and blend.memory > vectors.memory
+
+
+def test_a_blend_for_many_labels_has_no_network() -> None:
+    few, many = (estimate("blend", made(50_000, n_labels), Machine()) for n_labels in (4096, 4097))
+    assert many.seconds < few.seconds and many.memory < few.memory
+    assert many.seconds > 1.9 * estimate("plt", made(50_000, 4097), Machine()).seconds
 
 
 def test_one_vs_rest_by_hand() -> None:

@@ -34,6 +34,8 @@ from longtail.progress import Progress
 from longtail.state import State, inside
 from longtail.topk import NO_LABEL, TopK
 
+FEW, MANY = "plt, glas", "plt, plt+ngrams=1"  # members for some thousand labels; and for texts with more
+MANY_LABELS = 4096
 MOST_HELD_OUT = 5000  # samples; more tell no more
 ROWS = 2048  # samples whose candidates are held at a time
 
@@ -58,7 +60,7 @@ class Blend(Model):
     def __init__(
         self,
         *,
-        members: str = "plt, glas",
+        members: str | None = None,
         names: bool = True,
         wide: int = 30,
         holdout: float = 0.1,
@@ -69,10 +71,10 @@ class Blend(Model):
         """Store the settings.
 
         members: methods, each with a preset if it is not the default one, and with settings of its own behind a plus:
-        "plt+dense=minilm, glas:paper+epochs=5". names: whether labels count that a text mentions by name. wide: labels that
-        each member proposes. holdout: share of the samples that the weights are learned from (at most 5,000), unless
-        validation data is given. refit: whether members then learn from all samples, those held out included. seed: of
-        members and holdout.
+        "plt+dense=minilm, glas:paper+epochs=5"; by default "plt, glas", but "plt, plt+ngrams=1" for texts with more than
+        4,096 labels. names: whether labels count that a text mentions by name. wide: labels that each member proposes.
+        holdout: share of the samples that the weights are learned from (at most 5,000), unless validation data is given.
+        refit: whether members then learn from all samples, those held out included. seed: of members and holdout.
         """
         self.members, self.names, self.wide, self.holdout, self.refit = members, names, wide, holdout, refit
         self.seed, self.threads = seed, threads
@@ -88,18 +90,19 @@ class Blend(Model):
         return checked_features(X) if sp.issparse(X) or isinstance(X, np.ndarray) else list(X)
 
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        self._check_settings()
+        members = self.chosen_members(not sp.issparse(X))
+        self._check_settings(members)
         inputs, known, given = X, Y, valid
         if valid is None:
             inputs, known, valid = parted(X, Y, self.holdout, self.seed)
-        self.pipelines = [self._trained(member, inputs, known, given, progress) for member in self._names()]
+        self.pipelines = [self._trained(member, inputs, known, given, progress) for member in members]
         self.numbers = [np.arange(Y.shape[1], dtype=np.int32)] * len(self.pipelines)
         self.mentions = None
         if self.names and self.labels is not None and not sp.issparse(X):
             self.mentions = Mentions(self.labels.names).fit(inputs, known)
         self.weigh(*valid)
         if given is None and self.refit:
-            self.pipelines = [self._trained(member, X, Y, None, progress) for member in self._names()]
+            self.pipelines = [self._trained(member, X, Y, None, progress) for member in members]
             if self.mentions is not None:
                 self.mentions.fit(X, Y)
 
@@ -197,17 +200,19 @@ class Blend(Model):
         once, which = np.unique(places, axis=0, return_inverse=True)
         return once[:, 0], once[:, 1], np.bincount(which.ravel(), np.concatenate(weights), minlength=len(once))
 
-    def _names(self) -> list[str]:
-        return [name for name in re.split(r"[,\s]+", self.members) if name]
+    def chosen_members(self, of_texts: bool) -> list[str]:
+        """Those that are named, or what suits the data."""
+        default = MANY if of_texts and self.n_seen > MANY_LABELS else FEW
+        return [name for name in re.split(r"[,\s]+", default if self.members is None else self.members) if name]
 
     def _trained(self, member: str, inputs: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> Pipeline:
         pipeline = made(member, self.seed, self.threads)
         return pipeline.fit(inputs, Y, valid, labels=self.labels, progress=progress)
 
-    def _check_settings(self) -> None:
-        if len(self._names()) < 2:
+    def _check_settings(self, members: list[str]) -> None:
+        if len(members) < 2:
             raise SettingError(f'members is "{self.members}"', mend='Name at least two methods: "plt, glas"')
-        for member in self._names():
+        for member in members:
             if member.startswith("blend"):
                 raise SettingError("a blend cannot be a member of a blend", mend="Name its members instead")
             made(member, self.seed, self.threads)

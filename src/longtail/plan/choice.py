@@ -12,7 +12,7 @@ from longtail.errors import SettingError
 from longtail.features.pretrained import PACKAGES
 from longtail.kernels import n_threads
 from longtail.plan import costs
-from longtail.plan.costs import Cost, estimate
+from longtail.plan.costs import Cost, blend_of_trees, estimate
 from longtail.plan.machine import Machine, free_memory, measured
 from longtail.plan.profile import Profile
 
@@ -159,7 +159,8 @@ def option(one: Contestant, p: Profile, budget: Budget, rule: Rule, threads: int
     """One method with its cost, and whether it can be had."""
     if not p.has_texts and one.name in READ_TEXTS:
         return Option(one, "reads texts only")
-    if one.name in NEED_TORCH and find_spec("torch") is None:
+    torch_free = one.name not in NEED_TORCH or (one.name == "blend" and blend_of_trees(p))
+    if not torch_free and find_spec("torch") is None:
         return Option(one, "needs torch, not installed")
     if one.name in NEED_MINILM and find_spec(PACKAGES["minilm"][0]) is None:
         return Option(one, "needs the weights of MiniLM, not installed")

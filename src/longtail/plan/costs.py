@@ -8,10 +8,11 @@ and slices of them (docs/choose.md). Amounts are in billions of operations, or i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 
 from longtail.labelspace.codes import size_of_codes
+from longtail.models.blend import MANY_LABELS as BLEND_MANY
 from longtail.models.glas import FEW
 from longtail.models.lightattention import CANDIDATES, FLAT
 from longtail.models.plt import FLAT as UNCLUSTERED
@@ -229,17 +230,25 @@ MODELS = {
 
 
 def estimate(name: str, p: Profile, machine: Machine) -> Cost:
-    """What a method of ``MODELS``, or a blend of plt and glas, costs."""
+    """What a method of ``MODELS``, or a blend with its default members, costs."""
     if name != "blend":
         return MODELS[name].cost(p, machine)
-    first, second = (estimate(member, p, machine) for member in ("plt", "glas"))
+    first, trees_alone = estimate("plt", p, machine), blend_of_trees(p)
+    words = replace(MODELS["plt"], work=lambda p: plt(p, p.words))
+    second = words.cost(p, machine) if trees_alone else estimate("glas", p, machine)
     seconds = TWICE * (first.seconds + second.seconds)  # members learn without what is held out, then from all
-    return Cost(seconds, max(first.memory + NETWORK - LINEAR, second.memory) + first.size, first.size + second.size)
+    memory = max(first.memory + (0 if trees_alone else NETWORK - LINEAR), second.memory) + first.size
+    return Cost(seconds, memory, first.size + second.size)
+
+
+def blend_of_trees(p: Profile) -> bool:
+    """Whether the members of a blend are trees alone, of pairs of words and of single words."""
+    return p.has_texts and p.n_labels > BLEND_MANY
 
 
 def minutes(name: str, cost: Cost, threads: int) -> float:
     """Wall time, as a part of the work is spread over threads and the rest is not (Amdahl's law)."""
-    linear = name in MODELS and not MODELS[name].is_network
+    linear = name in MODELS and not MODELS[name].is_network  # a blend may have a network
     spread = SPREAD_LINEAR if linear else SPREAD_NETWORK
     return cost.seconds * (1 - spread + spread / threads) / 60
 
