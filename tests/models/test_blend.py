@@ -13,7 +13,7 @@ from longtail.models import stacking
 from longtail.models.blend import Blend, parted
 from longtail.models.pipeline import Pipeline
 from longtail.models.stacking import collect, logistic, spread_out
-from longtail.topk import NO_LABEL
+from longtail.topk import NO_LABEL, TopK
 
 
 def test_candidates_are_those_of_any_member_each_once() -> None:
@@ -164,3 +164,14 @@ def test_members_by_default_suit_the_data() -> None:
     for n_labels, of_texts, names in ((4096, True, ["plt", "glas"]), (4097, True, ["plt", "plt+ngrams=1"])):
         blend.n_seen = n_labels
         assert blend.chosen_members(of_texts) == names and blend.chosen_members(False) == ["plt", "glas"]
+
+
+def test_a_member_that_names_few_labels_has_no_part_in_another(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fills up its row is no label, not the last one."""
+    tagger = Tagger("blend", members="ovr, plt", names=False).fit(train)
+    _, second = tagger.model.pipelines  # type: ignore[attr-defined]
+    few = TopK(np.array([[0, NO_LABEL]]), np.array([[0.5, -np.inf]]))
+    monkeypatch.setattr(second, "topk", lambda inputs, k: few)
+    monkeypatch.setattr(second, "explain", lambda one, label: pytest.fail("it does not propose the label"))
+    text, last = (train.texts or [""])[int(np.flatnonzero(train.Y[:, [-1]].toarray().ravel())[0])], train.n_labels - 1
+    assert len(tagger.model.explain(text, last)[2]) > 0

@@ -110,9 +110,10 @@ class Blend(Model):
     def of(cls, pipelines: Sequence[Pipeline], numbers: Sequence[Ints], valid: Valid) -> Blend:
         """A blend of members that are trained already; ``valid`` are samples that none of them has learned from.
 
-        numbers: of each member, which label of ``valid`` each of its own is.
+        numbers: of each member, which label of ``valid`` each of its own is. Names do not count: how often they are right
+        would have to be counted on other samples than those that weigh it.
         """
-        self = cls(members=", ".join(pipeline.method for pipeline in pipelines))
+        self = cls(members=", ".join(pipeline.method for pipeline in pipelines), names=False)
         self.pipelines, self.numbers, self.mentions = list(pipelines), list(numbers), None
         self.n_samples = max(pipeline.model.n_samples for pipeline in pipelines)
         inputs, Y = valid
@@ -175,12 +176,12 @@ class Blend(Model):
         """What the members' parts add to the blend's log-odds, through the log-odds or margins of the members.
 
         Ranks, and whether a label is proposed at all, have no slopes and are not explained, but for names that stand in the
-        text: the places share all that these add. A member whose weights add to
-        neither log-odds, margin nor logarithm (attention, say) has no part in it, nor has one that does not propose the
-        label, unless none does.
+        text: the places share all that these add. A member whose weights add to neither log-odds, margin nor logarithm
+        (attention, say) has no part in it, nor has one that does not propose the label, unless none does.
         """
         found = [pipeline.topk([one] if isinstance(one, str) else one, self.wide) for pipeline in self.pipelines]
-        proposed = np.array([label in own[best.ids] for own, best in zip(self.numbers, found, strict=True)])
+        named = [own[best.ids[best.ids != NO_LABEL]] for own, best in zip(self.numbers, found, strict=True)]
+        proposed = np.array([label in labels for labels in named])
         starts, ends, weights = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
         for number, pipeline in enumerate(self.pipelines):
             theirs = np.flatnonzero(self.numbers[number] == label)  # what the member calls it, if it knows it
