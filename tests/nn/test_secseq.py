@@ -15,15 +15,15 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from longtail.features.token_rows import TokenRows
-from longtail.labelspace.codes import Codes
+from longtail.labelspace.codes import Codes, counted, joined
 from longtail.nn import secseq_set
 from longtail.nn.encoders import make
 from longtail.nn.rows import summed
 from longtail.nn.secseq import NOTHING, Memory, Seq2Seq, Words, longest_first, text_arrays
 from longtail.nn.secseq_set import Branches, SetNetwork
 from longtail.nn.secseq_training import network_arrays, sequences
-from longtail.search.decoder import Decoder, Reading
-from longtail.search.sequences import Written, beam_search, histogram, label_scores, sampled, segments
+from longtail.search.decoder import Decoders, Reading
+from longtail.search.sequences import Written, beam_search, credits_of, label_scores, sampled, segments
 from longtail.search.trie import TrieSearch, trie_topk
 from longtail.state import inside
 
@@ -122,10 +122,14 @@ def test_sequences_are_the_codes_in_order_and_cut() -> None:
 # Decoding
 
 
-def known(net: Seq2Seq, texts: Any) -> tuple[Decoder, Reading]:
-    """A network as it predicts, and what it knows of texts."""
-    decoder = Decoder(inside(network_arrays(net), "net."), net.depth)
-    return decoder, decoder.read(*text_arrays(net.encoder, texts))
+TRIE = joined([CODES])
+
+
+def known(net: Seq2Seq, texts: Any, *others: Seq2Seq) -> tuple[Decoders, Reading]:
+    """Networks as they predict, and what they know of texts."""
+    nets = (net, *others)
+    decoders = Decoders([inside(network_arrays(one), "net.") for one in nets], net.depth)
+    return decoders, decoders.read([text_arrays(one.encoder, texts) for one in nets])
 
 
 @pytest.mark.parametrize("encoder", ["gru", "bag", "words"])
@@ -186,8 +190,8 @@ def test_the_best_sequence_is_that_of_the_highest_mean() -> None:
 def test_constrained_decoding_never_leaves_the_trie(seed: int) -> None:
     net, trie = network(seed=seed), CODES.trie
     texts = known(net, TEXTS)
-    beams, _ = beam_search(*texts, width=7, most_labels=3, trie=trie)
-    drawn = sampled(*texts, samples=9, most_labels=3, seed=seed, trie=trie)
+    beams, _ = beam_search(*texts, width=7, most_labels=3, trie=TRIE)
+    drawn = sampled(*texts, samples=9, most_labels=3, seed=seed, trie=TRIE)
     for found in (beams, drawn):
         alive = np.isfinite(found.log_p)
         assert alive.any(1).all() and (found.lengths[alive] % 2 == 0).all()
@@ -201,10 +205,10 @@ def test_constrained_decoding_never_leaves_the_trie(seed: int) -> None:
 def test_a_remainder_and_empty_leaves_count_nothing() -> None:
     symbols = np.array([[[2, 1, 0, 0, 2], [0, 1, 2, NOTHING, NOTHING]]])  # 21, 00, rest; the empty leaf 01, rest
     found = Written(symbols, np.zeros((1, 2), np.float32), np.ones((1, 2), bool))
-    counts = histogram(found, np.array([[1.0, 10.0]]), CODES.trie, 5)
+    counts = counted(*credits_of(found, np.array([[1.0, 10.0]]), 1, TRIE), TRIE, (1, 5))
     assert counts.toarray().tolist() == [[1, 0, 0.75, 0.25, 0]]
     nothing = Written(np.empty((2, 1, 0), np.int64), np.zeros((2, 1), np.float32), np.ones((2, 1), bool))
-    assert histogram(nothing, np.ones((2, 1)), CODES.trie, 5).nnz == 0
+    assert [len(part) for part in credits_of(nothing, np.ones((2, 1)), 2, TRIE)] == [0, 0, 0]
 
 
 def test_samples_come_as_often_as_they_are_probable() -> None:
@@ -234,9 +238,9 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
             for leaf in {int(trie.leaf(np.array([code]))[0]) for code in chosen}:
                 expected += p * trie.histograms[[leaf]].toarray()[0]
     texts = known(net, TEXTS[[1]])
-    scores = label_scores(*texts, trie, 5, s).toarray()[0]
+    scores = label_scores(*texts, TRIE, 5, s).toarray()[0]
     assert scores == pytest.approx(expected, rel=1e-4) and scores.max() <= 1
-    narrow = label_scores(*texts, trie, 5, SimpleNamespace(**{**vars(s), "beam": 2})).toarray()[0]
+    narrow = label_scores(*texts, TRIE, 5, SimpleNamespace(**{**vars(s), "beam": 2})).toarray()[0]
     assert (narrow <= scores + 1e-6).all() and narrow.any()  # a lower bound
 
 
@@ -244,10 +248,30 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
 def test_scores_of_a_text_do_not_depend_on_the_others(decoding: str) -> None:
     net = network(seed=2)
     s = SimpleNamespace(**vars(S), decoding=decoding, constrained=True, beam=6, samples=500)
-    together = label_scores(*known(net, TEXTS), CODES.trie, 6, s).toarray()
+    together = label_scores(*known(net, TEXTS), TRIE, 6, s).toarray()
     assert together.shape == (4, 6) and np.isfinite(together).all() and not together[:, 5].any()
-    alone = label_scores(*known(net, TEXTS[[1]]), CODES.trie, 6, s).toarray()[0]
+    alone = label_scores(*known(net, TEXTS[[1]]), TRIE, 6, s).toarray()[0]
     assert together[1] == pytest.approx(alone, abs=0.15 if decoding == "samples" else 1e-4)
+
+
+@pytest.mark.parametrize("encoder", ["gru", "words"])
+@pytest.mark.parametrize("decoding", ["best", "beams", "samples", "direct"])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_trees_in_step_are_each_of_them_alone(encoder: str, decoding: str, constrained: bool) -> None:
+    nets = [network(encoder, seed=seed) for seed in range(3)]
+    for net in nets:
+        net.out.weight.mul_(20)  # so that they are sure of something, each of another
+        net.out.bias[net.end] -= 20  # which is not that nothing is to be written
+    texts: Any = TEXTS if encoder != "words" else sp.random_array((4, 12), density=0.5, dtype=np.float32, rng=1).tocsr()
+    every = np.array(list(product(range(3), repeat=2)))  # no code is without a label
+    forest = [Codes(np.roll(every, turn, axis=0), 3, np.arange(1, 10)) for turn in range(3)]
+    s = SimpleNamespace(**vars(S), decoding=decoding, constrained=constrained, beam=6, samples=2000)
+    together = label_scores(*known(nets[0], texts, *nets[1:]), joined(forest), 9, s).toarray()
+    alone = [
+        label_scores(*known(net, texts), joined([codes]), 9, s).toarray() for net, codes in zip(nets, forest, strict=True)
+    ]
+    assert together == pytest.approx(np.mean(alone, axis=0), abs=0.06 if decoding == "samples" else 1e-4)
+    assert np.abs(alone[0] - alone[1]).max() > 0.06  # they are not all the same
 
 
 # The target that is a set

@@ -8,7 +8,7 @@ the same vectors, so that labels that share the start of their codes are alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -180,6 +180,20 @@ class Trie:
             out.append(passed)
             nodes = self.parent[nodes]
         return out[::-1]
+
+
+def joined(forest: Sequence[Codes]) -> Trie:
+    """One trie of several codings of the same labels: the first symbol is the number of the coding, so roots are 1, 2, …
+
+    >>> one, two = (Codes(np.array([[0, 1], symbols]), 2, np.array([3, 1])) for symbols in ([0, 1], [1, 1]))
+    >>> trie = joined([one, two])
+    >>> trie.leaf(np.array([[0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]])).tolist(), trie.label.tolist()
+    ([0, 1, 2, -1], [0, 1, 0, 1])
+    """
+    numbered = [np.column_stack([np.full(len(codes.symbols), m), codes.symbols]) for m, codes in enumerate(forest)]
+    n_symbols, counts = max(len(forest), forest[0].n_symbols), forest[0].counts
+    trie = Codes(np.vstack(numbered), n_symbols, np.tile(counts, len(forest))).trie
+    return replace(trie, label=trie.label % np.int32(len(counts)))
 
 
 def spans(first: NDArray[Any], lengths: NDArray[Any]) -> Longs:

@@ -25,7 +25,7 @@ from longtail.features.tfidf import Tfidf
 from longtail.features.token_rows import TokenRows
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats, Longs
-from longtail.labelspace.codes import ORDERS, QUANTISERS, Codes, best_of, learned_codes, random_codes, size_of_codes
+from longtail.labelspace.codes import ORDERS, QUANTISERS, Codes, best_of, joined, learned_codes, random_codes, size_of_codes
 from longtail.labelspace.embedding import indicator, label_texts, pifa, walks
 from longtail.linear.bag import ByteRows
 from longtail.models.base import Model, Spans, Valid
@@ -34,7 +34,7 @@ from longtail.models.occlusion import MEANING, by_occlusion
 from longtail.models.saved_encoder import SavedEncoder, token_means
 from longtail.nn.schedule import schedule
 from longtail.progress import Progress
-from longtail.search.decoder import Decoder
+from longtail.search.decoder import Decoders
 from longtail.search.sequences import label_scores
 from longtail.search.trie import TrieSearch, trie_topk
 from longtail.state import State, inside
@@ -55,7 +55,7 @@ TERMS = 128  # features of a label that take part in its vector
 FOUND = 64  # labels among which one that is explained is looked for
 FEW = 50  # training texts; of so few, a word may occur in one only
 NUMBER = re.compile(r"\d+")
-ROWS, FLOATS = 256, 2**24  # most texts and numbers of attention that are decoded together
+ROWS, FLOATS = 256, 2**24  # most texts times trees, and numbers of attention, that are decoded together
 PAPER = {  # mlc2seq's published sizes and rates; K, D and the vectors of labels are not given
     **{"target": "sequence", "encoder": "gru", "width": 1024, "token_width": 512, "layers": 1, "max_length": 300},
     **{"n_pieces": 50_000, "digits": False, "coding": "random", "embedding": "indicator", "n_trees": 4},
@@ -285,9 +285,8 @@ class SecSeq(Model):
         if self.target == "set":
             self.searches = [TrieSearch.of(codes.trie, tree) for codes, tree in zip(self.forest, trees, strict=True)]
         else:
-            self.decoders = [
-                Decoder(inside(tree, "net."), codes.depth) for codes, tree in zip(self.forest, trees, strict=True)
-            ]
+            self.decoders = Decoders([inside(tree, "net.") for tree in trees], self.forest[0].depth)
+            self.trie = joined(self.forest)
         self._saved = [SavedEncoder(inside(tree, "encoder.")) for tree in trees]
 
     def _topk(self, X: Sequence[str], k: int) -> TopK:
@@ -313,15 +312,12 @@ class SecSeq(Model):
 
     def _decoded(self, texts: Any) -> sp.csr_array:
         """[n, n_labels] the mean of what labels get from each tree."""
-        total = sp.csr_array((texts.shape[0], self.n_labels))
-        for m, (decoder, codes) in enumerate(zip(self.decoders, self.forest, strict=True)):
-            parts, order = [], []
-            for some in self._batches(texts):
-                reading = decoder.read(*self._states(m, texts[some]))
-                parts.append(label_scores(decoder, reading, codes.trie, self.n_labels, self, m))
-                order.append(some)
-            total = total + sp.csr_array(sp.vstack(parts))[np.argsort(np.concatenate(order))]
-        return total / len(self.decoders)
+        parts, order = [], []
+        for some in self._batches(texts):
+            reading = self.decoders.read([self._states(m, texts[some]) for m in range(self.n_trees)])
+            parts.append(label_scores(self.decoders, reading, self.trie, self.n_labels, self))
+            order.append(some)
+        return sp.csr_array(sp.vstack(parts))[np.argsort(np.concatenate(order))]
 
     def _states(self, number: int, texts: Any) -> tuple[Floats, NDArray[np.bool_], Floats]:
         """What a decoder looks at, where there is something, and a vector for each text; of words, that is all there is."""
@@ -333,11 +329,11 @@ class SecSeq(Model):
     def _batches(self, texts: Any) -> Iterator[Longs]:
         """Texts that are decoded together."""
         if not isinstance(texts, TokenRows):
-            yield from np.array_split(np.arange(texts.shape[0]), -(-texts.shape[0] // ROWS))
+            yield from np.array_split(np.arange(texts.shape[0]), -(-texts.shape[0] * self.n_trees // ROWS))
             return
-        wide = self.samples if self.decoding == "samples" else self.beam
-        tokens = max(FLOATS // (wide * self.width), 1)
-        yield from length_batches(texts.lengths, np.random.default_rng(0), batch=ROWS, tokens=tokens)
+        wide = self.n_trees * (self.samples if self.decoding == "samples" else self.beam)
+        tokens, rows = max(FLOATS // (wide * self.width), 1), max(ROWS // self.n_trees, 1)
+        yield from length_batches(texts.lengths, np.random.default_rng(0), batch=rows, tokens=tokens)
 
     def _state(self) -> State:
         out = {f"features.{name}": array for name, array in self.features.state().items()}
