@@ -1,7 +1,8 @@
 """The experiment that LightAttention's paper does not show: which negatives? All labels, static ones, or dynamic ones.
 
 Trained on ``train``, measured on ``test``, where nothing is chosen. One thread, each run in its own process; means over
-seeds with 95 % t-intervals. Beside them label trees (``plt``), and a blend of both. Of finna-yso-en, 20,000 training texts
+seeds with 95 % t-intervals. Beside them what CascadeXML does (a level between clusters and labels, learned in the same loss),
+a wider beam, label trees (``plt``), and a blend of both. Of finna-yso-en, 20,000 training texts
 unless ``--slice`` says otherwise. Runs are kept in the file that ``--json`` names, and those in it are not repeated;
 ``--draw`` draws the metric on held-out training texts after each epoch.
 """
@@ -26,6 +27,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "all": {"method": "lightattention", "negatives": "all"},
     "static": {"method": "lightattention", "negatives": "static"},
     "dynamic": {"method": "lightattention", "negatives": "dynamic"},
+    "dynamic, 3 levels": {"method": "lightattention", "negatives": "dynamic", "levels": 3},
+    "dynamic, beam of 32": {"method": "lightattention", "negatives": "dynamic", "beam": 32},
     "plt": {"method": "plt"},
     "blend of plt and lightattention": {"method": "blend", "members": "plt, lightattention"},
 }
