@@ -1,10 +1,10 @@
 """The experiment that LightAttention's paper does not show: which negatives? All labels, static ones, or dynamic ones.
 
 Trained on ``train``, measured on ``test``, where nothing is chosen. One thread, each run in its own process; means over
-seeds with 95 % t-intervals. Beside them what CascadeXML does (a level between clusters and labels, learned in the same loss),
-a wider beam, label trees (``plt``), and a blend of both. Of finna-yso-en, 20,000 training texts
-unless ``--slice`` says otherwise. Runs are kept in the file that ``--json`` names, and those in it are not repeated;
-``--draw`` draws the metric on held-out training texts after each epoch.
+seeds with 95 % t-intervals. Beside them what CascadeXML does (a level between clusters and labels, learned in the same
+loss), a wider beam, label trees (``plt``), and a blend of both. Of finna-yso-en, 20,000 training texts unless ``--slice``
+says otherwise. Runs are kept in the file that ``--json`` names, and those in it are not repeated; ``--draw`` draws the
+metric on held-out training texts after each epoch.
 """
 
 from __future__ import annotations
