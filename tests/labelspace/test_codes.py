@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from longtail.errors import SettingError
 from longtail.labelspace.codes import (
-    NO_CODE,
     ORDERS,
     Codes,
-    best_of,
     capacity,
     learned_codes,
     oracle,
@@ -24,6 +22,7 @@ from longtail.labelspace.codes import (
     uniform,
 )
 from longtail.labelspace.embedding import indicator, walks
+from longtail.labelspace.trie import NO_CODE, best_of
 from longtail.topk import NO_LABEL, hits
 
 CODES = Codes([[1, 0], [0, 1], [1, 0], [0, 0], [NO_CODE, NO_CODE], [1, 2]], 3, [6, 1, 2, 3, 0, 1])

@@ -15,7 +15,8 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from longtail.features.token_rows import TokenRows
-from longtail.labelspace.codes import Codes, counted, joined
+from longtail.labelspace.codes import Codes, joined
+from longtail.labelspace.trie import counted
 from longtail.nn import secseq_set
 from longtail.nn.encoders import make
 from longtail.nn.rows import summed

@@ -25,8 +25,9 @@ from longtail.features.tfidf import Tfidf
 from longtail.features.token_rows import TokenRows
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats, Longs
-from longtail.labelspace.codes import ORDERS, QUANTISERS, Codes, best_of, joined, learned_codes, random_codes, size_of_codes
+from longtail.labelspace.codes import ORDERS, QUANTISERS, Codes, joined, learned_codes, random_codes, size_of_codes
 from longtail.labelspace.embedding import indicator, label_texts, pifa, walks
+from longtail.labelspace.trie import best_of
 from longtail.linear.bag import ByteRows
 from longtail.models.base import Model, Spans, Valid
 from longtail.models.holdout import held_out

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from longtail.kernels import Floats, Longs
-from longtail.labelspace.codes import Trie, spans
+from longtail.labelspace.trie import Trie, spans
 from longtail.nn.encoders import Encoder
 from longtail.nn.secseq import Texts, Words, text_vectors
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Longs
-from longtail.labelspace.codes import NO_CODE, Trie, counted
+from longtail.labelspace.trie import NO_CODE, Trie, counted
 from longtail.search.decoder import NOTHING, Decoders, Reading, log_softmax
 
 SMALL = 1e-7  # a probability that is not worth counting

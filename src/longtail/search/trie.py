@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, fast_kernel, kernel, parallel
-from longtail.labelspace.codes import Trie
+from longtail.labelspace.trie import Trie
 from longtail.search.beam import NEVER, average_rows, insert
 from longtail.search.exact import inner
 from longtail.topk import NO_LABEL, TopK
