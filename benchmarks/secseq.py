@@ -10,12 +10,10 @@ written from a bag of words, as in the variant RNN-M of mlc2seq, and with 256 nu
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import MB, Row, Stopwatch, arguments, corpus, markdown, median_ms, note, report
+from common import MB, Row, Stopwatch, arguments, corpus, markdown, median_ms, note, report, saved
 from peers import LIMITS, run
 
 CORPORA = ("reuters21578-modapte", "debian-debtags", "finna-yso-en")
@@ -54,12 +52,7 @@ def measure(name: str, method: str, part: int | None, **settings: Any) -> list[R
     with Stopwatch() as training:
         tagger = longtail.Tagger(method, threads=1, seed=0, **settings).fit(train)
     epochs = [row["seconds"] for history in getattr(tagger.model, "histories", []) for row in history]
-    with tempfile.TemporaryDirectory() as folder:
-        tagger.save(folder)
-        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
-        tagger = longtail.load(folder)
-    if "threads" in tagger.model.param_names():
-        tagger.model.set_params(threads=1)  # of the machine, so not saved
+    tagger, n_mb = saved(tagger)
     sizes = {name: array.nbytes / MB for name, array in tagger.model.state().items()}
     words = sum(size for name, size in sizes.items() if "bag." in name or "table" in name or "features." in name)
     leaves = sum(size for name, size in sizes.items() if name.endswith((".symbols", ".prior")) or name == "label_counts")
@@ -68,7 +61,7 @@ def measure(name: str, method: str, part: int | None, **settings: Any) -> list[R
         "texts": train.n_samples,
         "train CPU-s": training.cpu,
         "s an epoch": float(np.mean(epochs)) if epochs else "",
-        "model MB": n_bytes / MB,
+        "model MB": n_mb,
         "without words": sum(sizes.values()) - words if ours else "",
         "nor leaves": sum(sizes.values()) - words - leaves if ours else "",
     }
