@@ -12,6 +12,8 @@ import torch
 from hypothesis import settings
 
 from longtail import Dataset, Labels
+from longtail.plan import choice
+from longtail.plan.profile import Profile, Terms
 
 # The first call of a kernel compiles it, so no deadline; the same examples every time, so that a failure can be repeated.
 settings.register_profile("longtail", deadline=None, derandomize=True)
@@ -23,6 +25,32 @@ TOPICS = {
     "music": "violin piano tune chord song choir",
     "sea": "wave ship harbour tide sail reef",
 }
+
+PACKAGES = Profile(  # as debian-debtags is
+    n_samples=24_309,
+    n_labels=596,
+    n_pairs=89_693,
+    n_fresh=24_106,
+    n_together=597_193,
+    median_samples=25,
+    rare=0.15,
+    n_bytes=13_000_000,
+    words=Terms(26_617, 1_132_695),
+    pairs=Terms(190_271, 2_373_609),
+    lengths=(30.0, 60.0, 111.0),
+)
+VECTORS = Profile(  # as bibtex is
+    n_samples=4880,
+    n_labels=159,
+    n_pairs=11_616,
+    n_fresh=4751,
+    n_together=40_914,
+    median_samples=54,
+    rare=0,
+    n_bytes=2_766_928,
+    words=Terms(1836, 334_250),
+    pairs=Terms(1836, 334_250),
+)
 
 
 def make_corpus(n_samples: int, seed: int) -> Dataset:
@@ -42,6 +70,12 @@ def make_corpus(n_samples: int, seed: int) -> Dataset:
 def one_thread() -> None:
     """Of torch: under load, the second makes tiny models many times slower."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch and the weights of MiniLM, whether they are or not: for plans."""
+    monkeypatch.setattr(choice, "find_spec", lambda name: name)
 
 
 @pytest.fixture(scope="session")

@@ -7,32 +7,15 @@ from typing import Any
 
 import pytest
 
+from conftest import PACKAGES, VECTORS
 from longtail.errors import SettingError
 from longtail.plan import choice
 from longtail.plan.choice import CANDIDATES, DENSE, READ_TEXTS, RULES, TUNED, Budget, Plan, command
 from longtail.plan.machine import Machine
-from longtail.plan.profile import Profile, Terms
+from longtail.plan.profile import Profile
 from longtail.registry import METHODS
 
-PACKAGES = Profile(  # as debian-debtags is
-    n_samples=24_309,
-    n_labels=596,
-    n_pairs=89_693,
-    n_together=597_193,
-    median_samples=25,
-    rare=0.15,
-    n_bytes=13_000_000,
-    words=Terms(26_617, 1_132_695),
-    pairs=Terms(190_271, 2_373_609),
-    lengths=(30.0, 60.0, 110.0),
-)
-VECTORS = replace(PACKAGES, lengths=(), words=Terms(500, 239_549), pairs=Terms(500, 239_549))
-
-
-@pytest.fixture(autouse=True)
-def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch and the weights of MiniLM, whether they are or not."""
-    monkeypatch.setattr(choice, "find_spec", lambda name: name)
+pytestmark = pytest.mark.usefixtures("everything_is_installed")
 
 
 def plan(p: Profile, minutes: float = 10.0, memory: float = 64.0) -> Plan:

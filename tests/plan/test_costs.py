@@ -22,6 +22,7 @@ def made(n_samples: int = 5000, n_labels: int = 300, labels_a_sample: int = 3, w
         n_samples=n_samples,
         n_labels=n_labels,
         n_pairs=n_samples * labels_a_sample,
+        n_fresh=n_labels**0.2 * (n_samples * labels_a_sample) ** 0.8,  # labels of one frequency
         n_together=n_samples * labels_a_sample**2,
         median_samples=20,
         rare=0.1,

@@ -17,6 +17,7 @@ def test_the_counts_of_a_small_corpus() -> None:
     data = Dataset.from_texts(["a b c", "a b", "a d d d"], [["x", "y"], ["x"], ["x", "z"]])
     p = profile(data)
     assert (p.n_samples, p.n_labels, p.n_pairs, p.n_together) == (3, 3, 5, 4 + 1 + 4)
+    assert p.n_fresh == pytest.approx(3**0.8 + 1 + 1)
     assert p.median_samples == 1 and p.rare == 1 and p.words_a_text == 3
     assert p.words.width == 2 and p.words.nonzeros == 5  # a and b stand in two texts or more
     assert p.pairs.width == 3 and p.pairs.nonzeros == 7  # and so does "a b"

@@ -9,7 +9,7 @@ from longtail.plan.profile import Profile, Terms
 from longtail.plan.trial import FEWEST, SHARE, tried
 
 ANY = Terms(1000, 100_000)
-DATA = Profile(24_000, 600, 90_000, 600_000, 25, 0.1, 10**7, ANY, ANY, (60.0,))
+DATA = Profile(24_000, 600, 90_000, 24_000, 600_000, 25, 0.1, 10**7, ANY, ANY, (60.0,))
 
 
 def made(minutes: float, *takes: float) -> Plan:

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from longtail.plan import choice
+from conftest import PACKAGES, VECTORS
 from longtail.plan.choice import Budget, plan
 from longtail.plan.machine import Machine
-from longtail.plan.profile import Profile, Terms
+from longtail.plan.profile import Profile
 from longtail.report.plan import nothing_fits, plan_table, plan_text, reason, seen
 
-TEXTS = Profile(
-    n_samples=24_309,
-    n_labels=596,
-    n_pairs=89_693,
-    n_together=597_193,
-    median_samples=25,
-    rare=0.15,
-    n_bytes=13_000_000,
-    words=Terms(26_617, 1_132_695),
-    pairs=Terms(190_271, 2_373_609),
-    lengths=(30.0, 60.0, 111.0),
-)
-VECTORS = Profile(4880, 159, 11_616, 40_914, 54, 0, 2_766_928, Terms(1836, 334_250), Terms(1836, 334_250))
-
-
-@pytest.fixture(autouse=True)
-def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch and the weights of MiniLM, whether they are or not."""
-    monkeypatch.setattr(choice, "find_spec", lambda name: name)
+pytestmark = pytest.mark.usefixtures("everything_is_installed")
 
 
 def test_what_was_seen() -> None:
-    assert seen(TEXTS) == (
+    assert seen(PACKAGES) == (
         "24,309 texts of 67 words (26,617 different words), 596 labels, 3.7 a sample; half of the labels have 25 samples or "
         "fewer, 15 % fewer than 5."
     )
@@ -40,11 +22,11 @@ def test_what_was_seen() -> None:
 
 
 def test_better_methods_that_are_out_of_reach_are_named() -> None:
-    said = reason(plan(TEXTS, Budget(5, 64), threads=1, machine=Machine()))
+    said = reason(plan(PACKAGES, Budget(5, 64), threads=1, machine=Machine()))
     assert said.startswith("Of the methods that fit, blend comes first for data like these (texts, enough samples")
     assert ": P@1 87.4, 93.9 on package descriptions and Reuters. It takes about " in said
     assert "out of reach: aplc:minilm-tuned takes about 2" in said and "lightattention" in said and "ovr" not in said
-    given_time = reason(plan(TEXTS, Budget(500, 64), threads=1, machine=Machine()))
+    given_time = reason(plan(PACKAGES, Budget(500, 64), threads=1, machine=Machine()))
     assert "aplc:minilm-tuned" in given_time and "out of reach" not in given_time
 
 
@@ -54,7 +36,7 @@ def test_a_budget_too_small_is_told() -> None:
     assert reason(found).startswith(nothing_fits(found)) and "The cheapest is ovr: about 0." in reason(found)
 
 
-@pytest.mark.parametrize("p", [TEXTS, VECTORS])
+@pytest.mark.parametrize("p", [PACKAGES, VECTORS])
 def test_the_table_has_a_row_for_each_method_and_marks_one(p: Profile) -> None:
     found = plan(p, Budget(10, 64), threads=1, machine=Machine())
     lines = plan_table(found).splitlines()

@@ -14,6 +14,7 @@ from longtail.features.tfidf import Tfidf
 
 LOOKED_AT = 20_000  # texts whose terms are counted; the counts of more are told from these
 N_LENGTHS = 20  # texts, from short to long, whose lengths stand for all
+FRESH = 0.8  # the next sample of a label brings fewer new words than the one before
 RARE = 5  # fewer samples make a label a rare one
 
 
@@ -32,6 +33,7 @@ class Profile:
     n_samples: int
     n_labels: int  # with samples
     n_pairs: int  # of a sample and a label
+    n_fresh: float  # Σ over labels of their samples^FRESH: how much that is new all samples of all labels bring
     n_together: int  # Σ over samples of the square of their labels: pairs of labels that stand together
     median_samples: float  # of a label
     rare: float  # share of the labels with fewer than RARE samples
@@ -77,6 +79,7 @@ def profile(data: Dataset, seed: int = 0) -> Profile:
         n_samples=data.n_samples,
         n_labels=len(counts),
         n_pairs=int(data.Y.nnz),
+        n_fresh=float((counts**FRESH).sum()),
         n_together=int((np.diff(data.Y.indptr).astype(np.int64) ** 2).sum()),
         median_samples=float(np.median(counts)),
         rare=float((counts < RARE).mean()),
