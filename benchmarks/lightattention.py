@@ -154,7 +154,7 @@ def main() -> None:
         f"Mean ± half of the 95 % t-interval over seeds; one thread; at most {MOST_TEST:,} test texts",
         "texts: those trained on; all of the corpus, or a slice drawn by chance",
         "candidate recall: share of the true labels among the labels that are scored for a text, in percent",
-        "s an epoch: of the run that trains the labels, by the clock, in the fastest of the seeds; train CPU-s: of everything",
+        "s an epoch: of the run that trains the labels, by the clock, the fastest of the seeds; train CPU-s: of everything",
     ]
     report({"LightAttention": table(runs)}, notes, None)
     if given.draw:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from longtail import Dataset
 
 LINEAR, NETWORKS = ("ovr", "plt", "hierarchicalxc"), ("glas", "neuralxc")
-OF_TEXTS, SLOW = ("aplc", "secseq"), ("lightattention", "plt+minilm", "aplc:minilm-tuned")
+OF_TEXTS, SLOW = ("aplc", "secseq"), ("lightattention", "plt+minilm", "blend:attention", "aplc:minilm-tuned")
 # Corpus, samples of the slice, and what is trained on it.
 RUNS = (
     ("pydoc", 6_463, (*LINEAR, *NETWORKS, *OF_TEXTS, "blend")),

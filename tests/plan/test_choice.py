@@ -10,7 +10,7 @@ import pytest
 from conftest import PACKAGES, VECTORS
 from longtail.errors import SettingError
 from longtail.plan import choice
-from longtail.plan.choice import CANDIDATES, DENSE, READ_TEXTS, RULES, TUNED, Budget, Plan, command
+from longtail.plan.choice import ATTENTIVE, CANDIDATES, DENSE, READ_TEXTS, RULES, TUNED, Budget, Plan, command
 from longtail.plan.machine import Machine
 from longtail.plan.profile import Profile
 from longtail.registry import METHODS
@@ -25,8 +25,8 @@ def plan(p: Profile, minutes: float = 10.0, memory: float = 64.0) -> Plan:
 @pytest.mark.parametrize(
     ("p", "minutes", "proposed"),
     [
-        (PACKAGES, 1000, TUNED),  # the most accurate, given time
-        (PACKAGES, 20, DENSE),
+        (PACKAGES, 1000, ATTENTIVE),  # the most accurate, given time
+        (PACKAGES, 12, DENSE),
         (PACKAGES, 5, "blend"),
         (PACKAGES, 0.5, "ovr"),
         (replace(PACKAGES, n_labels=20_000), 60, "blend"),
@@ -74,11 +74,12 @@ def test_without_torch_linear_methods_are_left(monkeypatch: pytest.MonkeyPatch) 
     assert all(option.why == "needs torch, not installed" for option in found.options if not option.fits)
 
 
-def test_without_the_weights_of_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda name: None if "minilm" in name else name)
+@pytest.mark.parametrize(("weights", "without"), [("minilm", {TUNED, DENSE}), ("wordllama", {ATTENTIVE})])
+def test_without_pretrained_weights(weights: str, without: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "find_spec", lambda name: None if weights in name else name)
     found = plan(PACKAGES, 1e6)
-    assert found.proposed.name == "lightattention"
-    assert {o.name for o in found.options if "MiniLM, not installed" in o.why} == {TUNED, DENSE}
+    assert {o.name for o in found.options if f"{weights}, not installed" in o.why} == without
+    assert len(found.fitting) == len(CANDIDATES) - len(without)
 
 
 def test_where_nothing_fits_the_cheapest_is_proposed() -> None:

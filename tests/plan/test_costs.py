@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.plan.costs import MODELS, Cost, blend_of_trees, estimate, minutes
+from longtail.plan.costs import ATTENTIVE, MODELS, Cost, blend_of_trees, estimate, minutes
 from longtail.plan.machine import Machine, free_memory, measured
 from longtail.plan.profile import Profile, Terms
 
-NAMES = [*MODELS, "blend"]
+NAMES = [*MODELS, "blend", ATTENTIVE]
 
 
 def made(n_samples: int = 5000, n_labels: int = 300, labels_a_sample: int = 3, words: int = 40) -> Profile:
@@ -83,6 +83,13 @@ def test_a_blend_costs_more_than_its_members() -> None:
     blend, tree, vectors = (estimate(name, p, Machine()) for name in ("blend", "plt", "glas"))
     assert blend.seconds == pytest.approx(1.9 * (tree.seconds + vectors.seconds))
     assert blend.size == tree.size + vectors.size and blend.memory > vectors.memory
+
+
+def test_a_blend_with_attention_is_mostly_attention() -> None:
+    p = made()
+    blend, attention = (estimate(name, p, Machine()) for name in (ATTENTIVE, "lightattention"))
+    assert 0.6 * 1.9 < blend.seconds / attention.seconds < 2 * 0.6 * 1.9
+    assert blend.memory > attention.memory and blend.size > attention.size + estimate("plt", p, Machine()).size
 
 
 def test_a_blend_for_many_labels_has_no_network() -> None:

@@ -47,6 +47,9 @@ class Blend(Model):
     rank, and whether it proposes the label at all; and the logarithm of the label's frequency. Labels whose names stand in
     the text are proposed, too, as by one more member.
 
+    Presets: ``best`` is the defaults, in about a minute or two. ``attention`` and ``minilm`` are for texts with up to some
+    thousand labels, and take minutes to an hour: members that read sentences, and a pretrained encoder.
+
     >>> X, Y = np.repeat(np.eye(4), 10, axis=0), np.repeat(np.array([[1, 0], [1, 0], [0, 1], [0, 1]]), 10, axis=0)
     >>> Blend(members="ovr, plt").fit(sp.csr_array(X), Y).topk(sp.csr_array(X[::10]), k=1).ids.ravel().tolist()
     [0, 0, 1, 1]
@@ -55,7 +58,11 @@ class Blend(Model):
     input = "anything"
     weights_meaning = "what each adds to the log-odds by what the members say of the label"
     mentions: Mentions | None
-    presets: ClassVar = {"best": {}}
+    presets: ClassVar = {
+        "best": {},
+        "attention": {"members": "plt+dense=wordllama, lightattention+epochs=6"},
+        "minilm": {"members": "plt+dense=minilm, aplc:minilm-tuned, lightattention+epochs=6"},
+    }
 
     def __init__(
         self,

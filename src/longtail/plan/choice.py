@@ -12,7 +12,7 @@ from longtail.errors import SettingError
 from longtail.features.pretrained import PACKAGES
 from longtail.kernels import n_threads
 from longtail.plan import costs
-from longtail.plan.costs import Cost, blend_of_trees, estimate
+from longtail.plan.costs import ATTENTIVE, Cost, blend_of_trees, estimate
 from longtail.plan.machine import Machine, free_memory, measured
 from longtail.plan.profile import Profile
 
@@ -25,11 +25,12 @@ CANDIDATES = (
     *(Contestant(name, name) for name in ("ovr", "plt", "glas", "neuralxc", "hierarchicalxc", "secseq", "aplc")),
     *(Contestant(name, name) for name in ("lightattention", "blend")),
     Contestant(DENSE, "plt", settings={"dense": "minilm"}),
+    Contestant(ATTENTIVE, "blend", "attention"),
     Contestant(TUNED, "aplc", "minilm-tuned"),
 )
-READ_TEXTS = ("secseq", "aplc", "lightattention", DENSE, TUNED)
+READ_TEXTS = ("secseq", "aplc", "lightattention", DENSE, ATTENTIVE, TUNED)
 NEED_TORCH = ("glas", "neuralxc", "blend", *READ_TEXTS)
-NEED_MINILM = (DENSE, TUNED)
+NEED_WEIGHTS = {DENSE: "minilm", TUNED: "minilm", ATTENTIVE: "wordllama"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ RULES = (
         lambda p: p.has_texts,
         "package descriptions and Reuters",
         {
+            ATTENTIVE: (89.6, 94.2),
             TUNED: (89.6, 93.3),
             DENSE: (88.9, 93.2),
             "lightattention": (88.8, 92.5),
@@ -162,8 +164,9 @@ def option(one: Contestant, p: Profile, budget: Budget, rule: Rule, threads: int
     torch_free = one.name not in NEED_TORCH or (one.name == "blend" and blend_of_trees(p))
     if not torch_free and find_spec("torch") is None:
         return Option(one, "needs torch, not installed")
-    if one.name in NEED_MINILM and find_spec(PACKAGES["minilm"][0]) is None:
-        return Option(one, "needs the weights of MiniLM, not installed")
+    weights = NEED_WEIGHTS.get(one.name)
+    if weights and find_spec(PACKAGES[weights][0]) is None:
+        return Option(one, f"needs the weights of {weights}, not installed")
     cost = estimate(one.name, p, machine)
     minutes = costs.minutes(one.name, cost, threads)
     if minutes > budget.minutes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import log2
+from math import log2, pow
 
 from longtail.labelspace.codes import size_of_codes
 from longtail.models.blend import MANY_LABELS as BLEND_MANY
@@ -21,13 +21,14 @@ from longtail.plan.machine import Machine
 from longtail.plan.profile import Profile, Terms
 
 G, M, K = 1e9, 1e6, 1e3
-D = 256  # numbers of a vector of glas, neuralxc, secseq and of a bag
+D = 256  # numbers of a vector of glas, neuralxc, secseq, of a bag, and of wordllama
 DENSE = 384  # of one of MiniLM
 ROOM = 40  # weights that are possible, for each that is held where nearly all are
 CACHED = 10_000  # features whose weights a cache holds
 TOKENS = 1.6  # pieces of a word, for encoders
 LINEAR, NETWORK, PRETRAINED = 180.0, 480.0, 1200.0  # MB of Python, kernels and the compiler; and torch; and MiniLM at work
 TWICE = 1.9  # a blend trains its members on nine tenths of the samples, then on all
+ATTENTIVE, FEWER_EPOCHS, VECTORS = "blend:attention", 0.6, 17  # 6 epochs of attention, not 10; MB of wordllama
 SPREAD_LINEAR, SPREAD_NETWORK = 0.9, 0.5  # share of the work that threads share; assumed, not measured
 
 Amounts = tuple[float, ...]
@@ -177,7 +178,7 @@ def held(p: Profile, X: Terms) -> float:
 
 def kept(p: Profile, X: Terms) -> float:
     """How many weights are not dropped: the fewer, the less new a label's samples bring, while there is room for more."""
-    return min(p.n_fresh * a_row(p, X) ** 0.25, p.n_labels * X.width / ROOM) / M
+    return min(p.n_fresh * pow(a_row(p, X), 0.25), p.n_labels * X.width / ROOM) / M
 
 
 def reach(X: Terms) -> float:
@@ -230,15 +231,23 @@ MODELS = {
 
 
 def estimate(name: str, p: Profile, machine: Machine) -> Cost:
-    """What a method of ``MODELS``, or a blend with its default members, costs."""
-    if name != "blend":
+    """What a method of ``MODELS``, or a blend, costs."""
+    if name in MODELS:
         return MODELS[name].cost(p, machine)
-    first, trees_alone = estimate("plt", p, machine), blend_of_trees(p)
-    words = replace(MODELS["plt"], work=lambda p: plt(p, p.words))
-    second = words.cost(p, machine) if trees_alone else estimate("glas", p, machine)
-    seconds = TWICE * (first.seconds + second.seconds)  # members learn without what is held out, then from all
-    memory = max(first.memory + (0 if trees_alone else NETWORK - LINEAR), second.memory) + first.size
-    return Cost(seconds, memory, first.size + second.size)
+    first, second = members(name, p)
+    one, other = first.cost(p, machine), second.cost(p, machine)
+    seconds = TWICE * (one.seconds + other.seconds * (FEWER_EPOCHS if name == ATTENTIVE else 1))
+    memory = max(one.memory + (NETWORK - LINEAR if second.is_network else 0), other.memory) + one.size
+    return Cost(seconds, memory, one.size + other.size + (VECTORS if name == ATTENTIVE else 0))
+
+
+def members(name: str, p: Profile) -> tuple[Model, Model]:
+    """Of a blend: trees, and what else there is."""
+    trees = MODELS["plt"]
+    if name == ATTENTIVE:
+        wide = Terms(p.pairs.width + D, p.pairs.nonzeros + D * p.n_samples)
+        return replace(trees, work=lambda p: plt(p, wide)), MODELS["lightattention"]
+    return trees, replace(trees, work=lambda p: plt(p, p.words)) if blend_of_trees(p) else MODELS["glas"]
 
 
 def blend_of_trees(p: Profile) -> bool:
