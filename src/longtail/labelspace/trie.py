@@ -80,7 +80,8 @@ class Trie:
     @cached_property
     def histograms(self) -> sp.csr_array:
         """[n_leaves, n_labels] p(label | leaf)."""
-        return sp.csr_array((self.share, self.label, self.leaf_start), shape=(self.n_leaves, int(self.label.max()) + 1))
+        share = self.share.astype(np.float64)
+        return sp.csr_array((share, self.label, self.leaf_start), shape=(self.n_leaves, int(self.label.max()) + 1))
 
     def child(self, nodes: NDArray[Any], symbols: NDArray[Any]) -> Ints:
         """The node that a symbol leads to; NO_CODE if there is none, or from NO_CODE."""
@@ -146,7 +147,7 @@ def counted(rows: NDArray[Any], leaves: NDArray[Any], weights: NDArray[Any], tri
     came = sp.csr_array(
         (np.asarray(weights, np.float64)[there], (rows[there], leaves[there])), shape=(shape[0], trie.n_leaves)
     )
-    out = sp.csr_array(came @ trie.histograms.astype(np.float64))
+    out = sp.csr_array(came @ trie.histograms)
     out.resize(shape)
     return out
 
