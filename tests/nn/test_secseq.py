@@ -245,17 +245,6 @@ def test_direct_scores_are_exact_on_a_tiny_trie(most_labels: int) -> None:
     assert (narrow <= scores + 1e-6).all() and narrow.any()  # a lower bound
 
 
-def test_a_hopeless_beginning_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = known(network(seed=5), TEXTS)
-    s = SimpleNamespace(**vars(S), decoding="direct", constrained=False, beam=100)
-    scores = label_scores(*texts, TRIE, 5, s).toarray()
-    monkeypatch.setattr("longtail.search.sequences.HOPELESS", 0.1)
-    fewer = label_scores(*texts, TRIE, 5, s).toarray()
-    assert (fewer <= scores + 1e-6).all() and (fewer < scores - 1e-3).any() and fewer.any(1).all()
-    free, _ = beam_search(*texts, width=20, most_labels=3)  # the paper's beam goes on with all
-    assert (free.lengths[free.log_p < np.log(0.1)] > 3).any()
-
-
 @pytest.mark.parametrize("decoding", ["best", "beams", "samples", "direct"])
 def test_scores_of_a_text_do_not_depend_on_the_others(decoding: str) -> None:
     net = network(seed=2)

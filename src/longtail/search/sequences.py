@@ -21,7 +21,6 @@ from longtail.labelspace.trie import NO_CODE, Trie, counted
 from longtail.search.decoder import NOTHING, Decoders, Reading, log_softmax
 
 SMALL = 1e-7  # a probability that is not worth counting
-HOPELESS = 1e-3  # a beginning that is less probable is not gone on with, where it is probabilities that count
 Credits = tuple[Longs, Longs, NDArray[np.float64]]  # rows, leaves, and what each of them gets
 
 
@@ -105,7 +104,7 @@ def beam_search(
 
     With a trie also leaves of rows, and the probability that the code of the leaf is written next at some place, and was not
     before. Added up, it is the probability that the code is among those that are written: counted over the beginnings that
-    are in the beam, so it is a lower bound, and, but for the hopeless ones, exact if the beam holds them all.
+    are in the beam, so it is a lower bound, and exact if the beam holds them all.
     """
     b, n, n_next = Beginnings(decoder, reading, width, most_labels, trie), len(reading.start), decoder.end + 1
     first = np.arange(n)[:, None] * width
@@ -136,7 +135,6 @@ def beam_search(
             if place == decoder.depth - 1:
                 leaves[:, code] = np.where(b.ended, NO_CODE, b.nodes - trie.level[trie.depth])
                 b.nodes = b.roots  # where the next code starts
-                b.ended |= b.log_p < np.log(HOPELESS)
     rows, leaf, p = (np.concatenate(parts) for parts in zip(*credits, strict=True))
     return b.written(width), (rows, leaf, p)
 
