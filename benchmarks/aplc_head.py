@@ -40,7 +40,7 @@ def counts_of(size: str) -> np.ndarray:
 
 def cut_of(size: str, layer: str) -> Any:
     """The partition of one of the two APLC layers."""
-    from longtail.labelspace.partition import by_proportions, cheapest
+    from longtail.models.aplc.partition import by_proportions, cheapest
 
     _, n_samples, _, d, shares = SIZES[size]
     counts = counts_of(size)
@@ -64,7 +64,7 @@ def layer_of(size: str, layer: str) -> tuple[Any, Callable[[Any, sp.csr_array], 
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    from longtail.nn.aplc import AplcHead
+    from longtail.models.aplc.network import AplcHead
     from longtail.nn.losses import full_loss, positives
 
     n_labels, _, _, d, _ = SIZES[size]
@@ -106,8 +106,8 @@ def prediction(size: str, layer: str) -> Row:
     """Milliseconds of one text: if no tail can be left out, and if all can."""
     import torch
 
-    from longtail.nn.aplc import AplcHead
-    from longtail.search.clusters import ClusterSearch
+    from longtail.models.aplc.network import AplcHead
+    from longtail.models.aplc.search import ClusterSearch
     from longtail.search.exact import ExactIndex
 
     torch.manual_seed(0)
@@ -136,7 +136,7 @@ def single_ms(search: Any, H: np.ndarray, n: int) -> float:
 
 def predicted(size: str, layer: str) -> Row:
     """What the paper's formulas say."""
-    from longtail.labelspace.partition import cost, touch_probabilities
+    from longtail.models.aplc.partition import cost, touch_probabilities
 
     n_labels, n_samples, _, _, _ = SIZES[size]
     if layer not in (PAPER, CHEAPEST):

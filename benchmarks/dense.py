@@ -28,7 +28,7 @@ def measured(X: sp.csr_array, Y: sp.csr_array, X_out: sp.csr_array, Y_out: sp.cs
 def main() -> None:
     """Run and print."""
     from longtail.features.tfidf import Tfidf
-    from longtail.models.hybrid import Hybrid
+    from longtail.nn.hybrid import Hybrid
 
     parser = arguments(__doc__, repeat=None)
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")

@@ -78,18 +78,18 @@ class Corpus:
 
 def prepared(name: str) -> Corpus:
     """Features as the preset ``paper`` has them: single words."""
-    from longtail.features.rows import UnitRows
+    from longtail.features.normaliser import Normaliser
     from longtail.features.tfidf import Tfidf
 
     train, test = corpus(name), corpus(name, "test")
-    features: Any = UnitRows() if train.texts is None else Tfidf(ngrams=1)
+    features: Any = Normaliser() if train.texts is None else Tfidf(ngrams=1)
     X, X_test = features.fit_transform(train.inputs), features.transform(test.inputs)
     return Corpus(X, train.Y, X_test, test.aligned(train.labels).Y)
 
 
 def glas(settings: Settings, seed: int) -> Any:
     """The base with some settings changed."""
-    from longtail.models.glas import Glas
+    from longtail.models.glas.model import Glas
 
     preset = {name: value for name, value in Glas.preset("paper").items() if name in Glas.param_names()}
     return Glas(**{**preset, **SCALED, **settings, "seed": seed})

@@ -35,7 +35,7 @@ N_SINGLE = 200  # samples that are predicted one by one
 
 def measure(name: str, variant: str) -> Row:
     """Train one tree and search it in both ways."""
-    from longtail.models import hierarchicalxc
+    from longtail.models.hierarchicalxc import model as hierarchicalxc
 
     if variant == TIES:
         hierarchicalxc.agglomerated = scipy_tree  # type: ignore[assignment]
@@ -99,8 +99,8 @@ def scipy_tree(Y: sp.csr_array, *_: Any, **__: Any) -> Any:
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
-    from longtail.labelspace.agglomerate import similarities
     from longtail.labelspace.tree import INNER, tree_from_parents
+    from longtail.models.hierarchicalxc.clustering import similarities
 
     labels = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
     both = similarities(Y[:, labels], "count").toarray()

@@ -75,8 +75,8 @@ def settings(preset: str) -> dict[str, Any]:
 def longtail_trees(folder: str, to: str, preset: str) -> Row:
     """longtail's label trees."""
     warm_up(preset)
-    from longtail.bundle import Bundle, load_bundle, save_bundle
     from longtail.models.plt import LabelTrees
+    from longtail.tagger.bundle import Bundle, load_bundle, save_bundle
 
     X, Y, X_test = load(folder, "X", "Y", "X_test")
     model = LabelTrees(**settings(preset), threads=THREADS)
@@ -216,11 +216,11 @@ def problem(name: str) -> list[sp.csr_array]:
     """X, Y, X_test and Y_test."""
     if name.startswith("synthetic"):
         return synthetic(int(name.split()[1]))
-    from longtail.features.rows import UnitRows
+    from longtail.features.normaliser import Normaliser
     from longtail.features.tfidf import Tfidf
 
     train, test = corpus(name), corpus(name, "test")
-    features = UnitRows() if train.texts is None else Tfidf(ngrams=1, min_df=2, min_chars=2)
+    features = Normaliser() if train.texts is None else Tfidf(ngrams=1, min_df=2, min_chars=2)
     return [features.fit_transform(train.inputs), train.Y, features.transform(test.inputs), test.aligned(train.labels).Y]
 
 

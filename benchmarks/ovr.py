@@ -38,8 +38,8 @@ def warm_up() -> dict[str, float]:
 def train_longtail(folder: str) -> Row:
     """Train, predict and save with longtail."""
     warm_up()
-    from longtail.bundle import Bundle, save_bundle
     from longtail.models.ovr import OneVsRest
+    from longtail.tagger.bundle import Bundle, save_bundle
 
     X, Y, X_test = load(folder, "X", "Y", "X_test")
     with Stopwatch() as training:
@@ -77,13 +77,13 @@ def measured(folder: str, training: Stopwatch, predicting: Stopwatch, n_bytes: i
 
 def compare(name: str, repeat: int, env: dict[str, str]) -> list[Row]:
     """All systems on one corpus, by turns; the best time of each."""
-    from longtail.features.rows import UnitRows
+    from longtail.features.normaliser import Normaliser
 
     train, test = corpus(name), corpus(name, "test")
     runs: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        save(folder, X=UnitRows().transform(train.X), Y=train.Y, X_test=UnitRows().transform(test.X))
+        save(folder, X=Normaliser().transform(train.X), Y=train.Y, X_test=Normaliser().transform(test.X))
         for turn in range(repeat):
             for system in (OURS, *OPTIONS):
                 note(f"{name}: {system}, run {turn + 1} of {repeat}")

@@ -47,8 +47,8 @@ def data_of(name: str, rows: int) -> Dataset:
 
 def measure(name: str, rows: int, method: str) -> Row:
     """Train and save one method; the speed of the machine is looked at before."""
-    from longtail.plan.choice import CANDIDATES
-    from longtail.plan.machine import measured
+    from longtail.choose.choice import CANDIDATES
+    from longtail.choose.machine import measured
 
     data, machine = data_of(name, rows), measured()
     one = next(one for one in CANDIDATES if one.name == method)
@@ -61,15 +61,15 @@ def measure(name: str, rows: int, method: str) -> Row:
 @cache
 def profile_of(name: str, rows: int) -> Any:
     """What the estimates look at."""
-    from longtail.plan.profile import profile
+    from longtail.choose.profile import profile
 
     return profile(data_of(name, rows))
 
 
 def compared(name: str, rows: int, method: str, found: Row) -> Row:
     """Estimates and what was found, as a row of the table."""
-    from longtail.plan.costs import estimate
-    from longtail.plan.machine import Machine
+    from longtail.choose.costs import estimate
+    from longtail.choose.machine import Machine
 
     cost = asdict(estimate(method, profile_of(name, rows), Machine(**found["machine"])))
     row: Row = {"corpus": name, "samples": rows, "method": method}

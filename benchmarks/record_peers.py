@@ -33,7 +33,7 @@ def peer_rows(tables: dict[str, list[Row]]) -> list[Row]:
 
 def peer_text(row: Row) -> str:
     """One row as TOML."""
-    from longtail.recipe import COSTS, METRICS, figures_text
+    from longtail.recipes.recipe import COSTS, METRICS, figures_text
 
     package = next(name for name in PINS if row["system"].lower().startswith(name))
     kind = tomllib.loads((RECIPES / "corpora" / f"{row['corpus']}.toml").read_text("utf-8"))["kind"]

@@ -81,10 +81,10 @@ def output_side(n_labels: int) -> Row:
 
     import torch
 
-    from longtail.labelspace.codes import learned_codes, random_codes, size_of_codes
-    from longtail.models.secseq import SecSeq
-    from longtail.nn.secseq import Seq2Seq, Words
-    from longtail.nn.secseq_set import SetNetwork
+    from longtail.models.secseq.codes import learned_codes, random_codes, size_of_codes
+    from longtail.models.secseq.model import SecSeq
+    from longtail.models.secseq.network import Seq2Seq, Words
+    from longtail.models.secseq.set_network import SetNetwork
 
     counts = np.maximum(100_000 / np.arange(1, n_labels + 1), 1).astype(np.int32)
     V = np.random.default_rng(0).standard_normal((n_labels, 16)).astype(np.float32)

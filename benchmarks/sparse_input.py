@@ -19,7 +19,7 @@ from torch import Tensor
 
 from longtail.features.tfidf import Tfidf
 from longtail.nn.optim import LazyAdam, RowAdagrad
-from longtail.nn.rows import RowTable
+from longtail.nn.sparse_embedding import RowTable
 
 CORPUS = "debian-debtags"
 D, STD, RATE = 512, 0.01, 1e-3

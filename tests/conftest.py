@@ -12,8 +12,8 @@ import torch
 from hypothesis import settings
 
 from longtail import Dataset, Labels
-from longtail.plan import choice
-from longtail.plan.profile import Profile, Terms
+from longtail.choose import choice
+from longtail.choose.profile import Profile, Terms
 
 # The first call of a kernel compiles it, so no deadline; the same examples every time, so that a failure can be repeated.
 settings.register_profile("longtail", deadline=None, derandomize=True)

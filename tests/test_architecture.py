@@ -11,18 +11,21 @@ import longtail
 
 PACKAGE = Path(longtail.__file__).parent
 LAYERS = [
-    ["errors", "topk", "files", "progress", "kernels", "csr", "state", "registry", "__init__"],
+    ["errors", "topk", "files", "progress", "kernels", "csr", "state", "registry", "settings", "__init__"],
     ["data"],
     ["features"],
     ["labelspace"],
     ["linear"],
     ["nn"],
     ["search"],
+    ["model"],
+    ["pipeline"],
+    ["spec"],
     ["models"],
     ["metrics"],
-    ["bundle", "tagger", "blending"],
+    ["tagger"],
     ["compare"],
-    ["recipe", "plan"],
+    ["recipes", "choose"],
     ["report"],
     ["cli", "__main__"],
 ]

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 import longtail
+from longtail.choose.choice import CANDIDATES, RULES
 from longtail.data.read import BUILTIN
-from longtail.plan.choice import CANDIDATES, RULES
-from longtail.recipe import METRICS, corpus_files, read_recipe
+from longtail.recipes.recipe import METRICS, corpus_files, read_recipe
 from longtail.registry import METHODS
 
 ROOT = Path(__file__).parents[1]

@@ -16,8 +16,8 @@ from longtail.kernels import n_threads, parallel
 from longtail.progress import Display, clock
 
 
-def test_a_message_says_where_what_and_how_to_mend_it() -> None:
-    assert str(DataError("it is broken", where="file:3", mend="Mend it")) == "file:3: it is broken. Mend it"
+def test_a_message_says_where_what_and_how_to_fix_it() -> None:
+    assert str(DataError("it is broken", where="file:3", hint="Mend it")) == "file:3: it is broken. Mend it"
     assert suggest("x", []) == "There are: none"
     assert suggest("a7", (f"a{i}" for i in range(30))).endswith(", …")
 

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longtail.blending import blended as blended
     from longtail.data.dataset import Dataset as Dataset
     from longtail.data.dataset import Labels as Labels
     from longtail.data.read import read as read
     from longtail.errors import LongtailError as LongtailError
-    from longtail.models.explanation import Explanation as Explanation
-    from longtail.tagger import Tag as Tag
-    from longtail.tagger import Tagger as Tagger
-    from longtail.tagger import load as load
+    from longtail.tagger.blending import blended as blended
+    from longtail.tagger.explanation import Explanation as Explanation
+    from longtail.tagger.tagger import Tag as Tag
+    from longtail.tagger.tagger import Tagger as Tagger
+    from longtail.tagger.tagger import load as load
     from longtail.topk import TopK as TopK
 
 __version__ = "0.1.0"
@@ -22,14 +22,14 @@ __version__ = "0.1.0"
 # Public name -> module. Imported on first use, so that `import longtail` and `longtail --help` stay light.
 _WHERE = {
     "Dataset": "longtail.data.dataset",
-    "Explanation": "longtail.models.explanation",
+    "Explanation": "longtail.tagger.explanation",
     "Labels": "longtail.data.dataset",
     "LongtailError": "longtail.errors",
-    "Tag": "longtail.tagger",
-    "Tagger": "longtail.tagger",
+    "Tag": "longtail.tagger.tagger",
+    "Tagger": "longtail.tagger.tagger",
     "TopK": "longtail.topk",
-    "blended": "longtail.blending",
-    "load": "longtail.tagger",
+    "blended": "longtail.tagger.blending",
+    "load": "longtail.tagger.tagger",
     "read": "longtail.data.read",
 }
 __all__ = [*sorted(_WHERE), "__version__"]

@@ -26,27 +26,27 @@ def pointers(counts: Ints | Longs) -> Ints | Longs:
     return out if out[-1] > NARROW else out.astype(np.int32)
 
 
-def checked_features(X: Any) -> sp.csr_array:
+def check_features(X: Any) -> sp.csr_array:
     """Any matrix as CSR float32: finite values, each cell once, no column outside. Kernels rely on it."""
     if not sp.issparse(X):
         X = np.asarray(X)
         if X.ndim != 2 or X.dtype.kind not in "fiub":
             found = f"the samples are an array of {X.dtype} with {X.ndim} dimensions"
-            raise DataError(found, mend="Give a matrix of numbers, a row for each sample (texts go through a Tagger)")
+            raise DataError(found, hint="Give a matrix of numbers, a row for each sample (texts go through a Tagger)")
     if isinstance(X, sp.csr_array) and X.dtype == np.float32 and faultless(X.indptr, X.indices, X.data, X.shape[1]):
         return X
     X = canonical(sp.csr_array(X, dtype=np.float32))
     if not np.isfinite(X.data).all():
         row = int(np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right")) - 1
-        raise DataError("a feature is not a finite number", where=f"row {row}", mend="Replace NaN and infinity")
+        raise DataError("a feature is not a finite number", where=f"row {row}", hint="Replace NaN and infinity")
     return X
 
 
-def checked_labels(Y: Any) -> sp.csr_array:
+def check_labels(Y: Any) -> sp.csr_array:
     """Any indicator matrix as CSR: 1 where a label is on, each cell once, no stored zeros."""
     Y = canonical(sp.csr_array(Y, dtype=np.float32))
     if not np.isin(Y.data, (0, 1)).all():
-        raise DataError("Y holds values other than 0 and 1", mend="Give an indicator matrix: 1 where a label is on")
+        raise DataError("Y holds values other than 0 and 1", hint="Give an indicator matrix: 1 where a label is on")
     if not Y.data.all():
         Y = Y.copy()
         Y.eliminate_zeros()
@@ -58,7 +58,7 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise DataError(f"the arrays of a matrix do not fit together ({error})", mend="Make the matrix anew") from error
+        raise DataError(f"the arrays of a matrix do not fit together ({error})", hint="Make the matrix anew") from error
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()

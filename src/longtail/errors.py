@@ -1,4 +1,4 @@
-"""The few kinds of error a user can meet. Each message says what was found, where, and how to mend it."""
+"""The few kinds of error a user can meet. Each message says what was found, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BIG = 2**31  # a number that no sensible setting reaches
 class LongtailError(Exception):
     """Base of every error that longtail raises on purpose; the command line shows it without a traceback."""
 
-    def __init__(self, found: str, *, where: str = "", mend: str = "") -> None:
-        """Compose the message as ``where: found. mend``."""
-        self.found, self.where, self.mend = found, where, mend
+    def __init__(self, found: str, *, where: str = "", hint: str = "") -> None:
+        """Compose the message as ``where: found. hint``."""
+        self.found, self.where, self.hint = found, where, hint
         text = f"{where}: {found}" if where else found
-        super().__init__(f"{text}. {mend}" if mend else text)
+        super().__init__(f"{text}. {hint}" if hint else text)
 
 
 class DataError(LongtailError):
@@ -42,7 +42,7 @@ class CollapseWarning(UserWarning):
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
     """The error that names the package, what it is for, and the extra that brings it."""
-    return MissingExtra(f"{purpose} needs {package}", mend=f"Install it with: pip install 'longtail[{extra}]'")
+    return MissingExtra(f"{purpose} needs {package}", hint=f"Install it with: pip install 'longtail[{extra}]'")
 
 
 def check_settings(
@@ -66,19 +66,19 @@ def check_settings(
     given = {name: value for name, value in given.items() if value is not None}
     for name, known in (choices or {}).items():
         if name in given and given[name] not in known:
-            raise SettingError(f'{name} is "{given[name]}"', mend=suggest(str(given[name]), known))
+            raise SettingError(f'{name} is "{given[name]}"', hint=suggest(str(given[name]), known))
     for name in above_zero:
         if name in given and not 0 < given[name] < BIG:
-            raise SettingError(f"{name} is {given[name]}", mend="It must be above 0 and below 2^31")
+            raise SettingError(f"{name} is {given[name]}", hint="It must be above 0 and below 2^31")
     for name, most in (at_most or {}).items():
         if name in given and not 0 <= given[name] <= most:
-            raise SettingError(f"{name} is {given[name]}", mend=f"It must be from 0 to {most}")
+            raise SettingError(f"{name} is {given[name]}", hint=f"It must be from 0 to {most}")
     for name in below_one:
         if name in given and not 0 <= given[name] < 1:
-            raise SettingError(f"{name} is {given[name]}", mend="It must be from 0 to below 1")
+            raise SettingError(f"{name} is {given[name]}", hint="It must be from 0 to below 1")
     for name in whole:
         if name in given and not isinstance(given[name], Integral):
-            raise SettingError(f"{name} is {given[name]}", mend="It must be a whole number")
+            raise SettingError(f"{name} is {given[name]}", hint="It must be a whole number")
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:

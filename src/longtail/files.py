@@ -37,16 +37,16 @@ def reading(path: str | Path) -> Iterator[IO[bytes]]:
     except FileNotFoundError as error:
         folder = Path(path).parent
         names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-        mend = suggest(Path(path).name, names) if names else f"The folder {folder} does not exist"
-        raise DataError("there is no such file", where=str(path), mend=mend) from error
+        hint = suggest(Path(path).name, names) if names else f"The folder {folder} does not exist"
+        raise DataError("there is no such file", where=str(path), hint=hint) from error
     except IsADirectoryError as error:
-        mend = suggest("train", [p.name for p in Path(path).iterdir()])
-        raise DataError("this is a folder, not a file", where=str(path), mend=f"Name a file in it. {mend}") from error
+        hint = suggest("train", [p.name for p in Path(path).iterdir()])
+        raise DataError("this is a folder, not a file", where=str(path), hint=f"Name a file in it. {hint}") from error
     except PermissionError as error:
-        raise DataError("the file may not be read", where=str(path), mend="Check its permissions") from error
+        raise DataError("the file may not be read", where=str(path), hint="Check its permissions") from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        mend = "Fetch or make the file again"
-        raise DataError(f"the archive is truncated or damaged ({error})", where=str(path), mend=mend) from error
+        hint = "Fetch or make the file again"
+        raise DataError(f"the archive is truncated or damaged ({error})", where=str(path), hint=hint) from error
 
 
 def peeked(stream: IO[bytes], n_bytes: int) -> tuple[bytes, IO[bytes]]:
@@ -81,8 +81,8 @@ def text_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]
         except UnicodeDecodeError as error:
             column = len(raw[: error.start].decode("utf-8")) + 1
             found = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-            mend = "Convert the file, for example: iconv -f latin1 -t utf-8"
-            raise DataError(found, where=f"{path}:{number}:{column}", mend=mend) from error
+            hint = "Convert the file, for example: iconv -f latin1 -t utf-8"
+            raise DataError(found, where=f"{path}:{number}:{column}", hint=hint) from error
         if number == 1:
             line = line.removeprefix("\ufeff")
         yield number, line.rstrip("\r\n")
@@ -143,9 +143,9 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 def check_new_folder(path: Path) -> None:
     """Refuse a place where a new folder cannot be written; an empty one may be there."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise SettingError("this is already there", where=str(path), mend="Choose a new folder, or remove this one")
+        raise SettingError("this is already there", where=str(path), hint="Choose a new folder, or remove this one")
     if (closed := unwritable(path)) is not None:
-        raise SettingError("nothing can be written here", where=str(closed), mend="Choose another folder")
+        raise SettingError("nothing can be written here", where=str(closed), hint="Choose another folder")
 
 
 def unwritable(path: Path) -> Path | None:

@@ -50,7 +50,7 @@ def n_threads(threads: int | None) -> int:
     """The number asked for, or the cores that this process may use."""
     if threads is not None:
         if threads < 1:
-            raise SettingError(f"threads is {threads}", mend="It must be at least 1, or left out")
+            raise SettingError(f"threads is {threads}", hint="It must be at least 1, or left out")
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

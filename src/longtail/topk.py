@@ -54,11 +54,11 @@ def hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:
     [[True, False]]
     """
     if topk.n_samples != Y.shape[0]:
-        raise DataError(f"{topk.n_samples} predictions for {Y.shape[0]} samples", mend="Give one row of each per sample")
+        raise DataError(f"{topk.n_samples} predictions for {Y.shape[0]} samples", hint="Give one row of each per sample")
     if topk.k > 1:
         ordered = np.sort(topk.ids, axis=1)
         if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NO_LABEL)).any():
-            raise DataError("a label is predicted twice for one sample", mend="Predictions must not repeat a label")
+            raise DataError("a label is predicted twice for one sample", hint="Predictions must not repeat a label")
     width = max(int(Y.shape[1]), int(topk.ids.max(initial=0)) + 1)
     rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
     truth = np.sort(rows * width + Y.indices)

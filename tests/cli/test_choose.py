@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from longtail import Dataset, load
+from longtail.choose import choice
+from longtail.choose.choice import Rule
 from longtail.cli.main import main
 from longtail.compare.contestants import Contestant
 from longtail.data.write import write
-from longtail.plan import choice
-from longtail.plan.choice import Rule
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from sklearn.base import clone
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import DataError, LongtailError, SettingError
-from longtail.models.base import Model
+from longtail.model import Model
 from longtail.registry import METHODS, model_class
 
 ROOT = Path(longtail.__file__).parents[2]

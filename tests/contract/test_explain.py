@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import DataError, LongtailError, SettingError
-from longtail.models.base import IN_LOG_PROBABILITY, IN_MARGIN, IN_ODDS
+from longtail.model import IN_LOG_PROBABILITY, IN_MARGIN, IN_ODDS
 from longtail.registry import METHODS, model_class
 
 DECIDES = {"fruit": "apple", "metal": "iron", "music": "violin", "sea": "ship"}

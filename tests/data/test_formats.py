@@ -142,7 +142,7 @@ def test_faults_are_named(tmp_path: Path, name: str, text: str, where: str, foun
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError) as caught:
         longtail.read(tmp_path / name)
-    assert found in str(caught.value) and f"{name}{where}: " in str(caught.value) and caught.value.mend
+    assert found in str(caught.value) and f"{name}{where}: " in str(caught.value) and caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["d.jsonl", "d.csv", "d.txt"])

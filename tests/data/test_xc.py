@@ -104,7 +104,7 @@ def test_faults_are_named_with_line_and_column(tmp_path: Path, text: str | bytes
         read_text(tmp_path, text)
     assert found in str(caught.value)
     assert f"data.txt{where}: " in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])

@@ -12,13 +12,13 @@ from scipy.special import expit
 from longtail.errors import DataError, SettingError
 from longtail.features import autoencoder
 from longtail.features.autoencoder import Autoencoder, linear_autoencoder
-from longtail.features.stack import ACTIVATIONS, Stack
+from longtail.features.mlp import ACTIVATIONS, Mlp
 
 
-def stack(random: np.random.Generator, widths: list[int], activations: list[str]) -> Stack:
+def stack(random: np.random.Generator, widths: list[int], activations: list[str]) -> Mlp:
     pairs = list(pairwise(widths))
     weights = [random.normal(size=pair).astype(np.float32) for pair in pairs]
-    return Stack(weights, [random.normal(size=b).astype(np.float32) for _, b in pairs], activations).rounded()
+    return Mlp(weights, [random.normal(size=b).astype(np.float32) for _, b in pairs], activations).rounded()
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_stack_is_its_layers_one_after_the_other(coder: Autoencoder, X: sp.csr
     expected = np.tanh(np.maximum(X.toarray() @ W + b, 0) @ U + c)
     assert np.allclose(coder.encoder(X), expected, atol=1e-6)
     assert np.allclose(coder.encoder(X.toarray()), expected, atol=1e-6)
-    assert Stack([], [], [])(expected) is expected
+    assert Mlp([], [], [])(expected) is expected
 
 
 def test_the_code_of_a_row_depends_on_that_row_alone(coder: Autoencoder, X: sp.csr_array) -> None:
@@ -84,7 +84,7 @@ def test_saved_and_restored_it_gives_the_same_bits(coder: Autoencoder, X: sp.csr
 
 
 def test_weights_beyond_two_bytes_are_kept_in_bounds() -> None:
-    wide = Stack([np.array([[1e9]], np.float32)], [np.zeros(1, np.float32)], ["none"]).rounded()
+    wide = Mlp([np.array([[1e9]], np.float32)], [np.zeros(1, np.float32)], ["none"]).rounded()
     assert np.isfinite(wide.weights[0]).all()
 
 
@@ -112,8 +112,8 @@ def test_the_linear_one_has_the_principal_directions() -> None:
 def test_a_refitted_decoder_misses_least(coder: Autoencoder, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autoencoder, "ROWS", rows)
     monkeypatch.setattr(autoencoder, "RIDGE", 1e-9)
-    plain = Autoencoder(coder.encoder, Stack(coder.decoder.weights, coder.decoder.biases, ["leaky0.2", "none"]))
-    inner = Stack(plain.decoder.weights[:1], plain.decoder.biases[:1], ["leaky0.2"])
+    plain = Autoencoder(coder.encoder, Mlp(coder.decoder.weights, coder.decoder.biases, ["leaky0.2", "none"]))
+    inner = Mlp(plain.decoder.weights[:1], plain.decoder.biases[:1], ["leaky0.2"])
     X = sp.csr_array(np.random.default_rng(3).random((40, 9), np.float32))
     H = np.hstack([inner(plain.encoder(X)), np.ones((40, 1))])
     expected = H @ np.linalg.lstsq(H, X.toarray(), rcond=None)[0]

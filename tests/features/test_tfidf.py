@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from longtail.errors import DataError, SettingError
-from longtail.features.rows import UnitRows
+from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf
 
 ALPHABET = st.sampled_from([*"abcABC12_é ßIİ–“. ,-\n\t語日٣", "straße ", "New York ", "c++ "])
@@ -84,7 +84,7 @@ def test_settings_and_texts_that_cannot_work() -> None:
 
 
 def test_unit_rows_have_length_one() -> None:
-    X = UnitRows().transform(np.array([[3.0, 4.0], [0.0, 0.0], [1e30, 1e30], [1e-30, 0]]))
+    X = Normaliser().transform(np.array([[3.0, 4.0], [0.0, 0.0], [1e30, 1e30], [1e-30, 0]]))
     assert np.allclose(np.sqrt(X.multiply(X).sum(axis=1)), [1, 0, 1, 1])
 
 

@@ -13,7 +13,7 @@ from longtail.features.batches import length_batches
 from longtail.features.pretrained import pretrained_folder
 from longtail.features.token_rows import TokenRows, joined
 from longtail.features.tokens import SPECIALS, Tokens
-from longtail.models.base import count
+from longtail.model import count
 
 TEXTS = ["red apple", "green apple pie", "", "a red red rose", "x"]
 

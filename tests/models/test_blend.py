@@ -9,10 +9,10 @@ import scipy.sparse as sp
 import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import SettingError
-from longtail.models import stacking
-from longtail.models.blend import Blend, parted
-from longtail.models.pipeline import Pipeline
-from longtail.models.stacking import collect, logistic, spread_out
+from longtail.models.blend import stacking
+from longtail.models.blend.model import Blend, parted
+from longtail.models.blend.stacking import collect, logistic, spread_out
+from longtail.pipeline import Pipeline
 from longtail.topk import NO_LABEL, TopK
 
 

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 import longtail
 from longtail import Dataset, Tagger
+from longtail.data.holdout import split_holdout
 from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.labelspace.cooccurrence import pair_frequencies
-from longtail.linear.bag import ByteRows
-from longtail.models import glas as module
-from longtail.models.glas import Glas
-from longtail.models.holdout import held_out
+from longtail.linear.quantised import QuantisedTable
+from longtail.models.glas import model as module
+from longtail.models.glas.cooccurrence import pair_frequencies
+from longtail.models.glas.model import Glas
+from longtail.models.glas.regularisers import glas as glas_term
+from longtail.models.glas.training import Network, Training, arrays, batch_of
 from longtail.nn import loop
-from longtail.nn.glas import Network, Training, arrays, batch_of
-from longtail.nn.regularisers import glas as glas_term
 from longtail.nn.validation import mean_precision, nearest
 
 Data = tuple[sp.csr_array, sp.csr_array]
@@ -72,7 +72,7 @@ def perfect(E: NDArray[Any], V: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
     model = Glas(relu=False, loss="margin").restore(
         {
             **{"label_counts": Y.sum(axis=0).astype(np.int32), "sizes": np.array([len(E), len(E)])},
-            **{f"E.{name}": array for name, array in ByteRows.rounded(E.astype(np.float32)).state().items()},
+            **{f"E.{name}": array for name, array in QuantisedTable.rounded(E.astype(np.float32)).state().items()},
             **{"index.vectors": np.hstack([V, np.zeros((len(V), 1))]).astype(np.float16)},
             **{"shift": np.zeros(E.shape[1], np.float32), "seen": np.arange(len(V), dtype=np.int32)},
         }
@@ -145,7 +145,7 @@ def test_the_network_predicts_as_the_model_does(toy: Data) -> None:
         assert np.allclose(net.embed(X.indptr, X.indices, X.data).numpy(), H, atol=1e-5)
         assert np.allclose(net.scaled(net.directions(np.array([4, 2]))).numpy(), a["V"][[4, 2]], atol=1e-6)
     model = quick(toy, epochs=1)
-    model.E, model.shift, model.second_layer = ByteRows.rounded(a["E"]), a["shift"], a["W2"]
+    model.E, model.shift, model.second_layer = QuantisedTable.rounded(a["E"]), a["shift"], a["W2"]
     found = model._queries(X)
     assert np.allclose(found[:, :-1], H, atol=0.05) and (found[:, -1] == 1).all()
 
@@ -385,18 +385,18 @@ def test_what_a_score_means(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_held_out_samples_all_have_labels_and_are_not_learned_from() -> None:
     X, Y = sp.csr_array(np.eye(40, dtype=np.float32)), sp.csr_array(np.eye(40, 3, k=-10, dtype=np.float32))
-    rest_X, rest_Y, valid = held_out(X, Y, 0.5, seed=0)  # three samples have a label
+    rest_X, rest_Y, valid = split_holdout(X, Y, 0.5, seed=0)  # three samples have a label
     assert valid is not None and valid[0].shape[0] == 2 and (np.diff(valid[1].indptr) == 1).all()
     both = np.concatenate([rest_X.indices, valid[0].indices])
     assert np.array_equal(np.sort(both), np.arange(40)) and rest_Y.nnz == 1
-    assert held_out(X, Y, 0.1, seed=0)[2] is None
+    assert split_holdout(X, Y, 0.1, seed=0)[2] is None
     for seed in range(5):  # whichever samples these are, one is left to learn from
         assert np.isfinite(Glas(d=4, epochs=1, holdout=0.5, seed=seed).fit(X, Y).topk(X, 1).scores).all()
 
 
 def test_at_most_so_many_are_held_out(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.models.holdout.MOST", 7)
-    valid = held_out(*toy, 0.5, seed=0)[2]
+    monkeypatch.setattr("longtail.data.holdout.MOST", 7)
+    valid = split_holdout(*toy, 0.5, seed=0)[2]
     assert valid is not None and valid[0].shape[0] == 7
     assert "metric" in quick(toy, epochs=1, holdout=0.1).history[0] and "metric" not in quick(toy, epochs=1).history[0]
 
@@ -532,7 +532,7 @@ def test_prediction_does_not_import_torch(train: Dataset, tmp_path: Path) -> Non
         f"tagger = longtail.load({str(tmp_path / 'm')!r})\n"
         "print(json.dumps(tagger.predict(json.loads(sys.argv[1]), 2)))\n"
         "assert tagger.model.second_layer is not None\n"
-        "assert 'numpy' in sys.modules and 'torch' not in sys.modules and 'longtail.nn.glas' not in sys.modules\n"
+        "assert 'numpy' in sys.modules and 'torch' not in sys.modules and 'longtail.models.glas.training' not in sys.modules\n"
     )
     texts = ["ripe apple", "copper ore"]
     done = subprocess.run([sys.executable, "-c", program, json.dumps(texts)], capture_output=True, text=True)
@@ -543,7 +543,7 @@ def test_prediction_does_not_import_torch(train: Dataset, tmp_path: Path) -> Non
 
 def test_without_torch_training_says_what_to_install(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     model = quick(toy, epochs=1)
-    monkeypatch.delitem(sys.modules, "longtail.nn.glas")
+    monkeypatch.delitem(sys.modules, "longtail.models.glas.training")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"Training glas needs torch.*longtail\[nn\]"):
         quick(toy)

@@ -12,8 +12,8 @@ from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import Solver
-from longtail.models import hierarchicalxc
-from longtail.models.hierarchicalxc import HierarchicalXC
+from longtail.models.hierarchicalxc import model as hierarchicalxc
+from longtail.models.hierarchicalxc.model import HierarchicalXC
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
-from longtail.models.lightattention import TABLES, LightAttention, like
+from longtail.models.lightattention.model import TABLES, LightAttention, like
 
 SMALL: dict[str, Any] = {"width": 16, "hidden": 16, "fc": "16", "threads": 1}
 QUICK: dict[str, Any] = {**SMALL, "rate": 0.02, "word_dropout": 0, "dropout": 0, "patience": 0}

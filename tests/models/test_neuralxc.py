@@ -17,9 +17,9 @@ from scipy.special import expit
 import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import CollapseWarning, DataError, MissingExtra, SettingError
-from longtail.models.neuralxc import WIDTHS, NeuralXC, published_or_derived
-from longtail.nn import layers
-from longtail.nn.neuralxc import Training
+from longtail.models.neuralxc import network as layers
+from longtail.models.neuralxc.model import WIDTHS, NeuralXC, published_or_derived
+from longtail.models.neuralxc.training import Training
 
 Data = tuple[sp.csr_array, sp.csr_array]
 QUICK: dict[str, Any] = {"encoder": "16", "label_encoder": "8", "epochs": 15, "batch": 16, "holdout": 0.0, "threads": 1}
@@ -258,7 +258,7 @@ def test_settings_that_cannot_work(toy: Data) -> None:
 
 
 def test_training_without_torch_says_what_to_install(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "longtail.nn.neuralxc", None)
+    monkeypatch.setitem(sys.modules, "longtail.models.neuralxc.training", None)
     with pytest.raises(MissingExtra, match=r"longtail\[nn\]"):
         quick(toy)
 

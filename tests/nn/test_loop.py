@@ -16,7 +16,7 @@ from longtail.errors import DataError, LongtailError, SettingError
 from longtail.nn import loop
 from longtail.nn.loop import Plan, Run, fingerprint, torch_threads, train
 from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
-from longtail.nn.rows import RowTable
+from longtail.nn.sparse_embedding import RowTable
 from longtail.progress import SILENT, Progress, Stage
 
 STEPS = 3

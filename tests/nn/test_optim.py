@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from longtail.errors import SettingError
 from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, tables_and_dense
-from longtail.nn.rows import RowTable
+from longtail.nn.sparse_embedding import RowTable
 
 N_ROWS, D = 40, 19  # an odd width: a loop's vector part and its rest
 LR, DECAY = 0.05, 0.1
@@ -164,7 +164,7 @@ def test_zero_grad_forgets(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_number_of_threads_does_not_change_a_bit(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.nn.rows.WORTHWHILE", 0)
+    monkeypatch.setattr("longtail.nn.sparse_embedding.WORTHWHILE", 0)
     found = []
     for threads in (1, 2, 5):
         torch.set_num_threads(threads)

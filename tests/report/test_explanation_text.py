@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import re
 
-from longtail.models.explanation import Explanation, Part
 from longtail.report.explanation import explanation_text
+from longtail.tagger.explanation import Explanation, Part
 
 
 def found(text: str, label: str, **weights: float) -> Explanation:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conftest import PACKAGES, VECTORS
-from longtail.plan.choice import Budget, plan
-from longtail.plan.machine import Machine
-from longtail.plan.profile import Profile
+from longtail.choose.choice import Budget, plan
+from longtail.choose.machine import Machine
+from longtail.choose.profile import Profile
 from longtail.report.plan import nothing_fits, plan_table, plan_text, reason, seen
 
 pytestmark = pytest.mark.usefixtures("everything_is_installed")

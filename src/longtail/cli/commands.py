@@ -15,8 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from longtail.blending import blended
-from longtail.bundle import check_target, load_manifest
 from longtail.cli.comparison import compare as compare
 from longtail.cli.demo import demo as demo
 from longtail.cli.output import show, told
@@ -33,14 +31,16 @@ from longtail.data.write import write_all
 from longtail.errors import DataError, SettingError, missing_extra
 from longtail.files import STDIN, reading, text_lines, writing
 from longtail.metrics.evaluate import Evaluation
-from longtail.models.base import count
-from longtail.models.explanation import Explanation
+from longtail.model import count
 from longtail.progress import Display, clock
 from longtail.report.checkup import checkup_text
 from longtail.report.evaluation import evaluation_tables
 from longtail.report.explanation import WIDTH, explanation_text
 from longtail.report.tree_svg import tree_svg
-from longtail.tagger import Tagger, load
+from longtail.tagger.blending import blended
+from longtail.tagger.bundle import check_target, load_manifest
+from longtail.tagger.explanation import Explanation
+from longtail.tagger.tagger import Tagger, load
 
 BATCH = 1024  # texts tagged at a time
 MOST_PARTS = 10  # of a text, that --json lists for a label
@@ -51,7 +51,7 @@ def blend(arguments: Namespace) -> None:
     display, out = Display(), Path(arguments.out)
     check_target(out)
     if any(out.resolve() == Path(model).resolve() for model in arguments.models):
-        raise SettingError(f"{out} is one of the models to blend", mend="Choose another folder for the blend")
+        raise SettingError(f"{out} is one of the models to blend", hint="Choose another folder for the blend")
     tagger = blended([load(model) for model in arguments.models], told(read(arguments.data), display))
     tagger.save(out)
     display.say(f"blended {len(arguments.models)} models; saved to {out}")
@@ -67,7 +67,7 @@ def pretrain(arguments: Namespace) -> None:
     display, own = Display(), {"seed": arguments.seed, "threads": arguments.threads}
     data = told(read(arguments.data), display)
     if data.texts is None:
-        raise DataError("pretraining reads texts, this holds feature vectors", where=arguments.data, mend="Give texts")
+        raise DataError("pretraining reads texts, this holds feature vectors", where=arguments.data, hint="Give texts")
     start = time.monotonic()
     done = pretrain(data.texts, arguments.out, **settings, **own, progress=display)
     took = clock(time.monotonic() - start)
@@ -194,7 +194,7 @@ def info(arguments: Namespace) -> None:
         show("\n" + tree.drawn(tagger.known_labels.names, counts=tagger.model.label_counts))
     if arguments.tree:
         if tree is None:
-            raise SettingError(f"{tagger.method} has no tree of labels to draw", mend="Leave --tree out")
+            raise SettingError(f"{tagger.method} has no tree of labels to draw", hint="Leave --tree out")
         with writing(arguments.tree) as stream:
             stream.write(tree_svg(tree, tagger.known_labels.names, tagger.model.label_counts).encode())
 

@@ -15,10 +15,11 @@ from longtail.compare.runs import DEPTH, Task, run_all
 from longtail.data.read import read
 from longtail.errors import LongtailError, SettingError, suggest
 from longtail.files import unwritable, writing
-from longtail.models.settings import parsed_settings
 from longtail.progress import Display
 from longtail.report.comparison import comparison_text
 from longtail.report.comparison_page import comparison_page
+from longtail.settings import parse_settings
+from longtail.spec import known_settings
 
 
 def compare(arguments: Namespace) -> Comparison:
@@ -29,7 +30,7 @@ def compare(arguments: Namespace) -> Comparison:
         if not one.model:
             one.tagger(arguments.seed, arguments.threads)  # a wrong setting is told before hours of training
     if (closed := unwritable(out)) is not None:
-        raise SettingError("nothing can be written here", where=str(closed), mend="Choose another folder")
+        raise SettingError("nothing can be written here", where=str(closed), hint="Choose another folder")
     train, test, valid = (read(path) if path else None for path in (arguments.train, arguments.test, arguments.valid))
     assert train is not None and test is not None
     for data in (train, test, valid):
@@ -48,7 +49,7 @@ def compare(arguments: Namespace) -> Comparison:
     show(f"{comparison_text(result)}\n\npage: {out / 'index.html'}    figures: {out / 'results.json'}")
     failed = [run.contestant.name for run in runs if run.failure]
     if failed:
-        raise LongtailError(f"{len(failed)} of {len(runs)} failed ({', '.join(failed)})", mend="The report tells why")
+        raise LongtailError(f"{len(failed)} of {len(runs)} failed ({', '.join(failed)})", hint="The report tells why")
     return result
 
 
@@ -59,8 +60,11 @@ def with_settings(chosen: list[Contestant], words: list[str]) -> list[Contestant
         place, equals, value = word.partition("=")
         name, dot, setting = place.rpartition(".")
         if not dot or not equals:
-            raise SettingError(f'"--set {word}" does not say whose it is', mend="Write --set METHOD.name=value")
+            raise SettingError(f'"--set {word}" does not say whose it is', hint="Write --set METHOD.name=value")
         if name not in mine:
-            raise SettingError(f'there is no method "{name}" to be trained', mend=suggest(name, mine))
+            raise SettingError(f'there is no method "{name}" to be trained', hint=suggest(name, mine))
         mine[name].append(f"{setting}={value}")
-    return [one if one.model else replace(one, settings=parsed_settings(one.method, mine[one.name])) for one in chosen]
+    return [
+        one if one.model else replace(one, settings=parse_settings(mine[one.name], known_settings(one.method), one.method))
+        for one in chosen
+    ]

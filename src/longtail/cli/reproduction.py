@@ -8,8 +8,18 @@ from argparse import Namespace
 from longtail.data.read import BUILTIN
 from longtail.errors import DataError, LongtailError
 from longtail.progress import Display
-from longtail.recipe import Found, Recipe, corpus_files, difference, holds, read_recipe, recipe_path, record, without_figures
-from longtail.recipe import reproduce as found_by
+from longtail.recipes.recipe import (
+    Found,
+    Recipe,
+    corpus_files,
+    difference,
+    holds,
+    read_recipe,
+    recipe_path,
+    record,
+    without_figures,
+)
+from longtail.recipes.recipe import reproduce as found_by
 from longtail.report.comparison import digits
 from longtail.report.text import table
 
@@ -24,7 +34,7 @@ def reproduce(arguments: Namespace) -> None:
         if arguments.record:
             without_figures(recipe)
         elif not recipe.expected:
-            raise DataError("nothing is expected", where=str(recipe.path), mend="Write what is found with --record")
+            raise DataError("nothing is expected", where=str(recipe.path), hint="Write what is found with --record")
     for number, recipe in enumerate(recipes, 1):
         display.say(f"[{number} of {len(recipes)}] {recipe.name}: {recipe.contestant.what} on {recipe.corpus}")
         try:

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from longtail.models.settings import COMMON, known_settings, parsed
 from longtail.registry import METHODS, model_class
+from longtail.settings import RUNTIME as COMMON
+from longtail.settings import describe, parse_settings
 
 
 def pretrain_settings(words: Iterable[str]) -> dict[str, Any]:
@@ -15,7 +16,9 @@ def pretrain_settings(words: Iterable[str]) -> dict[str, Any]:
     from longtail.nn.pretraining import pretrain  # brings torch
 
     known = {name: p for name, p in inspect.signature(pretrain).parameters.items() if p.kind == p.KEYWORD_ONLY}
-    return parsed(words, {name: p for name, p in known.items() if name not in (*COMMON, "progress")}, "pretrain")
+    return parse_settings(
+        words, {name: str(p.annotation) for name, p in known.items() if name not in (*COMMON, "progress")}, "pretrain"
+    )
 
 
 def methods_text() -> str:
@@ -25,7 +28,7 @@ def methods_text() -> str:
         cls = model_class(method)
         summary = (cls.__doc__ or "").split("\n")[0]
         best = cls.presets.get("best", {})
-        settings = [f"{name}={best.get(name, p.default)}" for name, p in known_settings(method).items()]
+        settings = [f"{each.name}={best.get(each.name, each.default)}" for each in describe(cls)]
         parts.append(f"{method:<16}{summary}")
         parts.append(f"{'':<16}presets: {', '.join(cls.presets)}")
         parts.append(f"{'':<16}settings: {' '.join(settings) or 'none'}")

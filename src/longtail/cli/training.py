@@ -7,19 +7,20 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from longtail.bundle import check_target
+from longtail.choose.choice import Budget, command, plan
+from longtail.choose.profile import profile
+from longtail.choose.trial import trial
 from longtail.cli.output import show, told
 from longtail.compare.contestants import Contestant
 from longtail.data.dataset import Dataset
 from longtail.data.read import read
 from longtail.errors import SettingError
-from longtail.models.settings import parsed_settings
-from longtail.plan.choice import Budget, command, plan
-from longtail.plan.profile import profile
-from longtail.plan.trial import trial
 from longtail.progress import Display, clock
 from longtail.report.evaluation import evaluation_tables
 from longtail.report.plan import amounts, nothing_fits, plan_text, trial_text
+from longtail.settings import parse_settings
+from longtail.spec import known_settings
+from longtail.tagger.bundle import check_target
 
 AUTO = "auto"
 
@@ -28,11 +29,11 @@ def train(arguments: Namespace) -> None:
     """Learn a tagger and save it."""
     display, one = Display(), None
     if arguments.method != AUTO:
-        settings = parsed_settings(arguments.method, arguments.set)
+        settings = parse_settings(arguments.set, known_settings(arguments.method), arguments.method)
         one = Contestant(arguments.method, arguments.method, arguments.preset, settings)
         one.tagger(arguments.seed, arguments.threads)  # a wrong setting is told before anything is read
     elif arguments.set or arguments.preset:
-        raise SettingError("settings and presets are of a method", mend="Name one with --method, or leave them out")
+        raise SettingError("settings and presets are of a method", hint="Name one with --method, or leave them out")
     check_target(Path(arguments.out))  # before hours of training
     data = told(read(arguments.data), display)
     valid = told(read(arguments.valid), display) if arguments.valid else None
@@ -59,7 +60,7 @@ def chosen(data: Dataset, budget: Budget, arguments: Namespace, display: Display
     tell(plan_text(found, data.source, out=arguments.out or "MODEL", **own))
     if not found.fitting and arguments.out:
         cheapest = found.proposed
-        raise SettingError(nothing_fits(found), mend=f"The cheapest is {cheapest.name}, {amounts(cheapest)}: allow so much")
+        raise SettingError(nothing_fits(found), hint=f"The cheapest is {cheapest.name}, {amounts(cheapest)}: allow so much")
     if not arguments.trial:
         return found.proposed.contestant
     best, result = trial(data, found, **own, progress=display)

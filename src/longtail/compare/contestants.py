@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longtail.bundle import load_manifest
 from longtail.errors import SettingError, suggest
 from longtail.registry import METHODS
-from longtail.tagger import Tagger
+from longtail.tagger.bundle import load_manifest
+from longtail.tagger.tagger import Tagger
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def contestants(words: Iterable[str]) -> list[Contestant]:
     """
     found = [contestant(word) for word in words]
     if not found:
-        raise SettingError("there is nothing to compare", mend="Name some methods, for example --methods popularity,ovr,plt")
+        raise SettingError("there is nothing to compare", hint="Name some methods, for example --methods popularity,ovr,plt")
     places: dict[str, str] = {}
     for one in found:
         if places.setdefault(one.file_name.lower(), one.name) != one.name or sum(o.name == one.name for o in found) > 1:
             raise SettingError(
-                f'two of the methods have the name "{one.name}"', mend=f"Name one: other={one.method or one.model}"
+                f'two of the methods have the name "{one.name}"', hint=f"Name one: other={one.method or one.model}"
             )
     return found
 
@@ -69,14 +69,14 @@ def contestant(word: str) -> Contestant:
     """What one word says."""
     name, equals, what = ("", "", word) if Path(word).is_dir() else word.rpartition("=")
     if equals and not name:
-        raise SettingError(f'"{word}" has no name before the "="', mend="Write NAME=METHOD")
+        raise SettingError(f'"{word}" has no name before the "="', hint="Write NAME=METHOD")
     method, colon, preset = what.partition(":")
     if method in METHODS:
         if colon and not preset:
-            raise SettingError(f'"{word}" has no preset behind the ":"', mend=f"Write {method}:PRESET, or {method}")
+            raise SettingError(f'"{word}" has no preset behind the ":"', hint=f"Write {method}:PRESET, or {method}")
         return Contestant(name or what, method, preset or None)
     if Path(what).exists() or "/" in what:
         load_manifest(Path(what))  # an error before hours of training if it is no model
         return Contestant(name or Path(what).resolve().name, model=what)
-    mend = f"{suggest(method, METHODS)}; or give the folder of a saved model"
-    raise SettingError(f'there is no method "{method}"', mend=mend)
+    hint = f"{suggest(method, METHODS)}; or give the folder of a saved model"
+    raise SettingError(f'there is no method "{method}"', hint=hint)

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail import __version__
-from longtail.bundle import MANIFEST, load_bundle
 from longtail.compare.contestants import Contestant
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.files import STDIN, writing
 from longtail.progress import SILENT, Progress, clock
+from longtail.tagger.bundle import MANIFEST, load_bundle
 
 DEPTH = 10  # labels that are kept of each sample, at least
 
@@ -48,7 +48,7 @@ class Task:
         for data in (self.train, self.test):
             if data.source in (STDIN, ""):
                 found = "the data do not come from a file, and each method reads them in a process of its own"
-                raise DataError(found, mend="Write them to a file first")
+                raise DataError(found, hint="Write them to a file first")
 
     @property
     def sources(self) -> dict[str, str]:

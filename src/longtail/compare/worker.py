@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from longtail.bundle import load_manifest
 from longtail.compare.contestants import Contestant
 from longtail.compare.runs import fingerprint
 from longtail.data.dataset import Dataset
@@ -27,10 +26,11 @@ from longtail.data.read import read
 from longtail.errors import CollapseWarning, DataError, LongtailError
 from longtail.features.tfidf import Tfidf
 from longtail.files import writing
-from longtail.models.base import count
-from longtail.models.hybrid import Hybrid
+from longtail.model import count
+from longtail.nn.hybrid import Hybrid
 from longtail.progress import Display
-from longtail.tagger import Tagger, comparable, load
+from longtail.tagger.bundle import load_manifest
+from longtail.tagger.tagger import Tagger, comparable, load
 
 MB = 1e6
 WARM, MOST_CALLS, MOST_SECONDS = 20, 1000, 10.0  # single texts: calls that do not count, calls that do, and time for them
@@ -73,8 +73,8 @@ def data_of(job: dict[str, Any], part: str) -> Dataset:
     """The same data as the parent has read."""
     data = read(job[part])
     if fingerprint(data) != job["prints"][part]:
-        mend = "Give the file as a whole, and leave it as it is while methods are compared"
-        raise DataError("the file does not hold what is to be compared on", where=job[part], mend=mend)
+        hint = "Give the file as a whole, and leave it as it is while methods are compared"
+        raise DataError("the file does not hold what is to be compared on", where=job[part], hint=hint)
     return data
 
 

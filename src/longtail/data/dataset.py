@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from longtail.csr import checked_features, checked_labels
+from longtail.csr import check_features, check_labels
 from longtail.errors import DataError
 
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: it cannot be written as UTF-8
@@ -33,7 +33,7 @@ class Labels:
         if len(self.ids) != len(self.names):
             seen: set[str] = set()
             twice = next(n for n in self.names if n in seen or seen.add(n))  # type: ignore[func-returns-value]
-            raise DataError(f'the label name "{twice}" stands twice', mend="Label names must be unique")
+            raise DataError(f'the label name "{twice}" stands twice', hint="Label names must be unique")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -81,9 +81,9 @@ class Dataset:
     def __post_init__(self) -> None:
         if (self.texts is None) == (self.X is None):
             raise DataError("a data set has either texts or feature vectors X", where=self.source)
-        object.__setattr__(self, "Y", checked_labels(self.Y))
+        object.__setattr__(self, "Y", check_labels(self.Y))
         if self.X is not None:
-            object.__setattr__(self, "X", checked_features(self.X))
+            object.__setattr__(self, "X", check_features(self.X))
         n_samples = len(self.texts) if self.texts is not None else self.X.shape[0]
         if n_samples != self.Y.shape[0]:
             raise DataError(f"{n_samples} samples but {self.Y.shape[0]} rows of labels", where=self.source)
@@ -147,15 +147,15 @@ class Dataset:
         for text, names in pairs:
             texts.append(checked_text(text, "text"))
             if isinstance(names, str):
-                mend = "Give a list of label names for each text"
-                raise DataError(f'the labels of a text are the string "{names}"', where=source, mend=mend)
+                hint = "Give a list of label names for each text"
+                raise DataError(f'the labels of a text are the string "{names}"', where=source, hint=hint)
             given = [checked_text(str(n) if isinstance(n, int | np.integer) else n, "label") for n in names]
             row = sorted({ids.setdefault(name, len(ids)) for name in given})
             repeated += len(given) - len(row)
             indices.extend(row)
             indptr.append(len(indices))
         if not texts:
-            raise DataError("there is not a single text", where=source, mend="Check that this is the right file")
+            raise DataError("there is not a single text", where=source, hint="Check that this is the right file")
         if repeated:
             notes += (f"{repeated:,} labels stood more than once on their text; each was taken once",)
         labels = known.extended(ids) if known else Labels(tuple(ids))
@@ -168,8 +168,8 @@ class Dataset:
 def checked_text(text: object, what: str) -> str:
     """A string that can be written as UTF-8."""
     if not isinstance(text, str):
-        raise DataError(f"a {what} is of type {type(text).__name__}, not a string", mend="Give strings")
+        raise DataError(f"a {what} is of type {type(text).__name__}, not a string", hint="Give strings")
     if not text.isascii() and (lone := SURROGATE.search(text)):
-        mend = "It is half of a character; write it out in UTF-8"
-        raise DataError(f"a {what} holds the lone surrogate U+{ord(lone[0]):04X}", mend=mend)
+        hint = "It is half of a character; write it out in UTF-8"
+        raise DataError(f"a {what} holds the lone surrogate U+{ord(lone[0]):04X}", hint=hint)
     return text

@@ -27,11 +27,11 @@ def debtags_corpus() -> Dataset:
     longer = dict(long_descriptions(list_lines("Translations", "Language: en")))
     n_packages = len({line for line in packages if line.startswith("Package: ")})
     if not n_packages:
-        raise DataError("the package lists are empty", where=SOURCE, mend=f"Fetch them, as root, with: {UPDATE}")
+        raise DataError("the package lists are empty", where=SOURCE, hint=f"Fetch them, as root, with: {UPDATE}")
     pairs = sorted(parse_packages(packages, longer))  # whatever the order of the machine's sources
     if not pairs:
-        mend = "Only Debian and distributions near to it tag their packages; take builtin:pydoc here"
-        raise DataError(f"none of the {n_packages:,} packages in the package lists has tags", where=SOURCE, mend=mend)
+        hint = "Only Debian and distributions near to it tag their packages; take builtin:pydoc here"
+        raise DataError(f"none of the {n_packages:,} packages in the package lists has tags", where=SOURCE, hint=hint)
     notes = [f"{n_packages - len(pairs):,} of {n_packages:,} packages have no tags and were left out"]
     if not longer:
         notes.append(f"the lists hold only one-line descriptions; for the long ones run, as root: {UPDATE}")
@@ -95,12 +95,12 @@ def list_lines(kind: str, *filters: str) -> list[str]:
 def run(tool: str, *arguments: str) -> str:
     """The output of one of apt's tools."""
     if shutil.which(tool) is None:
-        mend = "This corpus needs a Debian-family machine; take builtin:pydoc here"
-        raise DataError(f"{tool} is not on this machine", where=SOURCE, mend=mend)
+        hint = "This corpus needs a Debian-family machine; take builtin:pydoc here"
+        raise DataError(f"{tool} is not on this machine", where=SOURCE, hint=hint)
     try:
         done = subprocess.run([tool, *arguments], check=True, capture_output=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
-        mend = f"Fetch the package lists anew, as root, with: {UPDATE}"
-        raise DataError(f"{tool} failed ({said.splitlines()[-1]})", where=SOURCE, mend=mend) from error
+        hint = f"Fetch the package lists anew, as root, with: {UPDATE}"
+        raise DataError(f"{tool} failed ({said.splitlines()[-1]})", where=SOURCE, hint=hint) from error
     return done.stdout.decode(errors="replace")

@@ -29,27 +29,27 @@ def rows(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tupl
     for number, line in filled_lines(stream, path, blank):
         item = parse_object(line, path, number)
         if "labels" not in item:
-            mend = 'Add "labels": [] if the text has none'
-            raise DataError('the key "labels" is missing', where=f"{path}:{number}:1", mend=mend)
+            hint = 'Add "labels": [] if the text has none'
+            raise DataError('the key "labels" is missing', where=f"{path}:{number}:1", hint=hint)
         yield item["text"], label_names(item["labels"], line, path, number)
 
 
 def parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:
     """One line as an object with a text; its labels are optional and not looked at."""
 
-    def error(column: int, found: str, mend: str) -> DataError:
-        return DataError(found, where=f"{path}:{number}:{column}", mend=mend)
+    def error(column: int, found: str, hint: str) -> DataError:
+        return DataError(found, where=f"{path}:{number}:{column}", hint=hint)
 
     try:
         item = json.loads(line)
     except json.JSONDecodeError as problem:
-        mend = 'Write one {"text": "…", "labels": ["…"]} a line'
-        raise error(problem.colno, f"not JSON: {problem.msg}", mend) from problem
+        hint = 'Write one {"text": "…", "labels": ["…"]} a line'
+        raise error(problem.colno, f"not JSON: {problem.msg}", hint) from problem
     except (RecursionError, ValueError) as problem:  # brackets nested too deep, a number of thousands of digits
         raise error(1, f"not readable as JSON: {problem}", "Mend the line") from problem
     if not isinstance(item, dict):
-        mend = 'Write one {"text": "…", "labels": ["…"]} a line'
-        raise error(1, f"the line is {kind(item)}, not an object", mend)
+        hint = 'Write one {"text": "…", "labels": ["…"]} a line'
+        raise error(1, f"the line is {kind(item)}, not an object", hint)
     for key in item:
         if key not in KEYS:
             raise error(column(line, key), f'unknown key "{key}"', f"{suggest(key, KEYS)}. Remove what is not used")
@@ -58,8 +58,8 @@ def parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:
     if not isinstance(item["text"], str):
         raise error(column(line, "text"), f'"text" is {kind(item["text"])}, not a string', "Put the text in quotes")
     if lone := SURROGATE.search(item["text"]):
-        mend = "It is half of a character; write the text out in UTF-8"
-        raise error(column(line, "text"), f"the text holds the lone surrogate U+{ord(lone[0]):04X}", mend)
+        hint = "It is half of a character; write the text out in UTF-8"
+        raise error(column(line, "text"), f"the text holds the lone surrogate U+{ord(lone[0]):04X}", hint)
     return item
 
 
@@ -67,18 +67,18 @@ def label_names(value: Any, line: str, path: str | Path, number: int) -> list[st
     """The labels of one line; whole numbers are taken as names."""
     where = f"{path}:{number}:{column(line, 'labels')}"
     if not isinstance(value, list):
-        raise DataError(f'"labels" is {kind(value)}, not a list', where=where, mend='Write "labels": ["a", "b"]')
+        raise DataError(f'"labels" is {kind(value)}, not a list', where=where, hint='Write "labels": ["a", "b"]')
     names = []
     for label in value:
         if isinstance(label, int) and not isinstance(label, bool):
             label = str(label)
         if not isinstance(label, str):
-            raise DataError(f"a label is {kind(label)}, not a name", where=where, mend="Put label names in quotes")
+            raise DataError(f"a label is {kind(label)}, not a name", where=where, hint="Put label names in quotes")
         if not label.strip():
-            raise DataError("a label is empty", where=where, mend="Remove it")
+            raise DataError("a label is empty", where=where, hint="Remove it")
         if lone := SURROGATE.search(label):
-            mend = "It is half of a character; write the label out in UTF-8"
-            raise DataError(f"a label holds the lone surrogate U+{ord(lone[0]):04X}", where=where, mend=mend)
+            hint = "It is half of a character; write the label out in UTF-8"
+            raise DataError(f"a label holds the lone surrogate U+{ord(lone[0]):04X}", where=where, hint=hint)
         names.append(label)
     return names
 

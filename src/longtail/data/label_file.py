@@ -21,30 +21,30 @@ def read_labels(path: str | Path) -> Labels:
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
-        raise DataError("the label file is empty", where=str(path), mend="Write a label name a line")
+        raise DataError("the label file is empty", where=str(path), hint="Write a label name a line")
     header = lines[0].split("\t")
     if header[0] != "name":
         names, texts, parents = lines, None, None
     else:
         if header != HEADER[: len(header)]:
-            mend = "Write: name<TAB>text<TAB>parents; the last ones may be left out"
-            raise DataError(f"the header of the label file is {header}", where=f"{path}:1:1", mend=mend)
+            hint = "Write: name<TAB>text<TAB>parents; the last ones may be left out"
+            raise DataError(f"the header of the label file is {header}", where=f"{path}:1:1", hint=hint)
         rows = [[*line.split("\t"), "", ""] for line in lines[1:]]
         names = [row[0] for row in rows]
         texts = tuple(row[1] for row in rows) if "text" in header else None
         parents = tuple(tuple(p for p in row[2].split("|") if p) for row in rows) if "parents" in header else None
     for number, name in enumerate(names, 1 + (header[0] == "name")):
         if not name.strip():
-            raise DataError("a label has no name", where=f"{path}:{number}:1", mend="Write its name, or remove the line")
+            raise DataError("a label has no name", where=f"{path}:{number}:1", hint="Write its name, or remove the line")
     try:
         labels = Labels(tuple(names), texts, parents)
     except DataError as error:
-        raise DataError(error.found, where=str(path), mend=error.mend) from error
+        raise DataError(error.found, where=str(path), hint=error.hint) from error
     for number, above in enumerate(parents or (), 2):
         for name in above:
             if name not in labels.ids:
-                mend = "Give the parent a line of its own"
-                raise DataError(f'the parent "{name}" is not a label', where=f"{path}:{number}", mend=mend)
+                hint = "Give the parent a line of its own"
+                raise DataError(f'the parent "{name}" is not a label', where=f"{path}:{number}", hint=hint)
     return labels
 
 

@@ -27,7 +27,7 @@ def read_fasttext(stream: IO[bytes], path: str | Path, labels: Labels | None = N
         if "" in names:
             column = re.search(rf"{PREFIX}(?!\S)", line)
             at = column.start() + 1 if column else 1
-            raise DataError("a label is empty", where=f"{path}:{number}:{at}", mend="Write __label__name, no blank between")
+            raise DataError("a label is empty", where=f"{path}:{number}:{at}", hint="Write __label__name, no blank between")
         return " ".join(w for w in words if not w.startswith(PREFIX)), names
 
     blank: list[int] = []
@@ -44,7 +44,7 @@ def read_pair(texts_path: Path, labels_path: Path, labels: Labels | None = None)
         cells = [line for _, line in text_lines(stream, labels_path)]
     if len(texts) != len(cells):
         found = f"{len(texts):,} texts, but {len(cells):,} lines in {labels_path.name}"
-        raise DataError(found, where=str(texts_path), mend="The two files must have a line for each text")
+        raise DataError(found, where=str(texts_path), hint="The two files must have a line for each text")
     names, note = split_cells(cells, "\t|;, ")
     notes = (f"texts from {texts_path.name}, labels from {labels_path.name}; {note}",)
     return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=notes, source=str(texts_path))

@@ -68,15 +68,15 @@ def walk_apart() -> str:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONHASHSEED": "0", "PYTHONOPTIMIZE": ""}
     # -P: a random.py in the user's folder is not the library's.
     command = [sys.executable, "-P", "-W", "ignore", "-m", __name__]
-    mend = "Try again, or train on a file of your own"
+    hint = "Try again, or train on a file of your own"
     try:
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"the documentation could not be read ({error})", where=SOURCE, mend=mend) from error
+        raise DataError(f"the documentation could not be read ({error})", where=SOURCE, hint=hint) from error
     if done.returncode or not done.stdout:
         reason = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
         found = f"reading the documentation ended with code {done.returncode} ({reason})"
-        raise DataError(found, where=SOURCE, mend=mend)
+        raise DataError(found, where=SOURCE, hint=hint)
     return done.stdout.decode("ascii")
 
 

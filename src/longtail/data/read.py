@@ -30,7 +30,7 @@ def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
     with reading(path) as stream:
         head, stream = peeked(stream, HEAD)
         if not head:
-            raise DataError("the file is empty", where=str(path), mend="Check that this is the right file")
+            raise DataError("the file is empty", where=str(path), hint="Check that this is the right file")
         kind = sniff(head, path)
         names, notes = given_labels(path, labels, kind)
         match kind:
@@ -71,13 +71,13 @@ def sniff(head: bytes, path: str | Path) -> str:
     if b"\t" in first:
         return "csv"
     if re.match(rb"[\d,]*\s+\d+:\S", first):
-        mend = "Put a first line before it: samples features labels, for example 4880 1836 159"
-        raise DataError("this looks like the XC format without its header", where=f"{path}:1:1", mend=mend)
-    mend = (
+        hint = "Put a first line before it: samples features labels, for example 4880 1836 159"
+        raise DataError("this looks like the XC format without its header", where=f"{path}:1:1", hint=hint)
+    hint = (
         "Known are: XC text (a first line: samples features labels), JSONL, fastText (__label__), CSV or TSV with columns "
         "text and labels, Parquet, and texts beside labels (train_texts.txt, train_labels.txt)"
     )
-    raise DataError(f"the format is not known; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", mend=mend)
+    raise DataError(f"the format is not known; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", hint=hint)
 
 
 def given_labels(path: str | Path, labels: str | Path | None, kind: str) -> tuple[Labels | None, tuple[str, ...]]:
@@ -99,4 +99,4 @@ def read_builtin(name: str) -> Dataset:
         from longtail.data.debtags import debtags_corpus
 
         return debtags_corpus()
-    raise DataError(f'there is no built-in corpus "{name}"', mend=suggest(name, CORPORA))
+    raise DataError(f'there is no built-in corpus "{name}"', hint=suggest(name, CORPORA))

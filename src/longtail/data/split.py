@@ -32,9 +32,9 @@ def stratified_split(Y: sp.csr_array, test: float, seed: int = 0) -> NDArray[np.
     [2.0, 2.0]
     """
     if not 0 < test < 1:
-        raise SettingError(f"the test share is {test}", mend="It must lie between 0 and 1, for example 0.2")
+        raise SettingError(f"the test share is {test}", hint="It must lie between 0 and 1, for example 0.2")
     if Y.shape[0] < 2:
-        raise DataError(f"{Y.shape[0]} sample cannot be split", mend="Give at least two")
+        raise DataError(f"{Y.shape[0]} sample cannot be split", hint="Give at least two")
     n_samples = Y.shape[0]
     random = np.random.default_rng(seed)
     shuffled = random.permutation(n_samples).astype(np.int32)
@@ -54,7 +54,7 @@ def stratified_split(Y: sp.csr_array, test: float, seed: int = 0) -> NDArray[np.
     out[shuffled[side == TEST]] = True
     if not out.any():
         found = "no sample can go to the test side: each has a label that no other sample has, or there are too few"
-        raise DataError(found, mend="Give more data, or drop labels with a single sample")
+        raise DataError(found, hint="Give more data, or drop labels with a single sample")
     return out
 
 

@@ -62,18 +62,18 @@ def text_and_labels(lines: Iterator[tuple[int, str]], path: str | Path) -> Itera
             yield header[0], header[1]
         else:
             found = f"no header with a column named text, but: {', '.join(header)[:80]}"
-            mend = "Start the file with a header: text,labels; or give exactly two columns: the text, then its labels"
-            raise DataError(found, where=f"{path}:1:1", mend=mend)
+            hint = "Start the file with a header: text,labels; or give exactly two columns: the text, then its labels"
+            raise DataError(found, where=f"{path}:1:1", hint=hint)
         start = table.line_num + 1
         for row in table:
             if row and len(row) != len(header):
                 found = f"{len(row)} cells where the first row has {len(header)}"
-                raise DataError(found, where=f"{path}:{start}:1", mend="Put cells that hold the separator in quotes")
+                raise DataError(found, where=f"{path}:{start}:1", hint="Put cells that hold the separator in quotes")
             yield (row[at[0]], row[at[1]]) if row else None
             start = table.line_num + 1
     except csv.Error as error:
-        mend = "Check the quotes of the row that starts here"
-        raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", mend=mend) from error
+        hint = "Check the quotes of the row that starts here"
+        raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", hint=hint) from error
 
 
 def pick_columns(names: Sequence[str], where: str) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def pick_columns(names: Sequence[str], where: str) -> tuple[int, int]:
     label_columns = [names.index(name) for name in LABEL_COLUMNS if name in names]
     if not label_columns:
         found = f"no column of labels among: {', '.join(names)}"
-        raise DataError(found, where=where, mend=f"Name one of them: {', '.join(LABEL_COLUMNS)}")
+        raise DataError(found, where=where, hint=f"Name one of them: {', '.join(LABEL_COLUMNS)}")
     return names.index("text"), label_columns[0]
 
 
@@ -107,12 +107,12 @@ def read_parquet(stream: IO[bytes], path: str | Path, labels: Labels | None = No
         schema = file.schema_arrow
         if "text" not in schema.names:
             found = f"no column named text among: {', '.join(schema.names)}"
-            raise DataError(found, where=str(path), mend="Rename one")
+            raise DataError(found, where=str(path), hint="Rename one")
         columns = [schema.names[i] for i in pick_columns(schema.names, str(path))]
         table = file.read(columns=columns)
     except (pa.ArrowException, OSError) as error:
-        mend = "Fetch or make the file again"
-        raise DataError(f"not a Parquet file, or a damaged one ({error})", where=str(path), mend=mend) from error
+        hint = "Fetch or make the file again"
+        raise DataError(f"not a Parquet file, or a damaged one ({error})", where=str(path), hint=hint) from error
     texts, cells = (table.column(name).to_pylist() for name in columns)
     kind = schema.field(columns[1]).type
     as_lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -120,9 +120,9 @@ def read_parquet(stream: IO[bytes], path: str | Path, labels: Labels | None = No
         names = cell if as_lists else [cell]
         if not isinstance(text, str) or names is None or not all(isinstance(name, str) for name in names):
             found = "the text or the labels are missing or not strings"
-            raise DataError(found, where=f"{path}: row {row}", mend="Fill in the row, or leave it out")
+            raise DataError(found, where=f"{path}: row {row}", hint="Fill in the row, or leave it out")
         if as_lists and not all(name.strip() for name in names):
-            raise DataError("a label is empty", where=f"{path}: row {row}", mend="Remove it")
+            raise DataError("a label is empty", where=f"{path}: row {row}", hint="Remove it")
     if as_lists:
         return Dataset.from_pairs(zip(texts, cells, strict=True), known=labels, source=str(path))
     split, note = split_cells(cells, SEPARATORS)

@@ -37,7 +37,7 @@ def write_all(parts: dict[str, Dataset], folder: Path) -> list[Path]:
     paths = [*contents, *([folder / TABLE] if label_file else [])]
     for path in paths:
         if path.exists():
-            raise DataError("the file is already there", where=str(path), mend="Name another folder with --out")
+            raise DataError("the file is already there", where=str(path), hint="Name another folder with --out")
     with ExitStack() as stack:
         streams = [stack.enter_context(writing(path)) for path in paths]
         for stream, part in zip(streams, contents.values(), strict=False):
@@ -57,7 +57,7 @@ def label_table(data: Dataset) -> str:
     rows = [(name, text, "|".join(above)) for name, text, above in zip(labels.names, texts, parents, strict=True)]
     for cell in (cell for row in rows for cell in row):
         if re.search("[\t\n\r]", cell):
-            raise DataError(f"the label {cell!r} cannot stand in a label file", mend="Take tabs and line ends out of it")
+            raise DataError(f"the label {cell!r} cannot stand in a label file", hint="Take tabs and line ends out of it")
     return "".join("\t".join(row) + "\n" for row in [tuple(HEADER), *rows])
 
 

@@ -1,7 +1,7 @@
 """The XC repository's text format: a header ``N D L``, then a line ``l1,l2 f:v f:v …`` for each sample, ids from 0.
 
 A kernel parses blocks of bytes. It only tells *that* a line is wrong; ``explain`` then reads that one line again in plain
-Python and says what is wrong, at which column, and how to mend it.
+Python and says what is wrong, at which column, and how to fix it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
     n_samples, n_features, n_labels = read_header(stream, path)
     if labels is not None and len(labels) != n_labels:
         found = f"the header promises {n_labels:,} labels, the label file has {len(labels):,}"
-        raise DataError(found, where=f"{path}:1", mend="Give the label file that belongs to these data")
+        raise DataError(found, where=f"{path}:1", hint="Give the label file that belongs to these data")
     blocks: list[Block] = []
     n_rows = 0
     for block in parallel(lambda lines: parse(lines, n_features, n_labels), line_blocks(stream), None):
@@ -45,8 +45,8 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
         n_rows -= 1
     if n_rows != n_samples:
         found = f"the header promises {n_samples:,} samples, {n_rows:,} follow"
-        mend = "Fetch the whole file again" if n_rows < n_samples else "Correct the first number of the header"
-        raise DataError(found, where=f"{path}:1:1", mend=mend)
+        hint = "Fetch the whole file again" if n_rows < n_samples else "Correct the first number of the header"
+        raise DataError(found, where=f"{path}:1:1", hint=hint)
     notes = []
     if unsorted := sum(b.unsorted_rows for b in blocks):
         notes.append(f"{unsorted:,} rows had unordered feature ids; they were sorted")
@@ -70,13 +70,13 @@ def read_header(stream: IO[bytes], path: str | Path) -> tuple[int, int, int]:
     fields = line.split()
     if len(fields) != 3 or not all(f.isdigit() and len(f) <= MAX_DIGITS for f in fields):
         found = f"the header should be three counts, it is {line[:60]!r}"
-        raise DataError(found, where=f"{path}:1:1", mend="Write: samples features labels, for example 4880 1836 159")
+        raise DataError(found, where=f"{path}:1:1", hint="Write: samples features labels, for example 4880 1836 159")
     n_samples, n_features, n_labels = (int(f) for f in fields)
     if max(n_samples, n_features, n_labels) > NARROW:
-        found, mend = f"the header promises more than {NARROW:,} of something", "Correct the header"
-        raise DataError(found, where=f"{path}:1:1", mend=mend)
+        found, hint = f"the header promises more than {NARROW:,} of something", "Correct the header"
+        raise DataError(found, where=f"{path}:1:1", hint=hint)
     if n_samples == 0:
-        raise DataError("the header promises no samples", where=f"{path}:1:1", mend="Check that this is the right file")
+        raise DataError("the header promises no samples", where=f"{path}:1:1", hint="Check that this is the right file")
     return n_samples, n_features, n_labels
 
 
@@ -108,13 +108,13 @@ def explain(line: bytes, n_features: int, n_labels: int, path: str | Path, numbe
         else:
             problem = wrong_feature(token[0], n_features, seen)
         if problem:
-            column, found, mend = problem
-            return DataError(found, where=f"{path}:{number}:{token.start() + column + 1}", mend=mend)
+            column, found, hint = problem
+            return DataError(found, where=f"{path}:{number}:{token.start() + column + 1}", hint=hint)
     found = f"the line cannot be understood: {line[:60]!r}"
-    return DataError(found, where=f"{path}:{number}:1", mend="Write: l1,l2 f:v f:v …")
+    return DataError(found, where=f"{path}:{number}:1", hint="Write: l1,l2 f:v f:v …")
 
 
-Problem = tuple[int, str, str]  # column within the token, what was found, how to mend it
+Problem = tuple[int, str, str]  # column within the token, what was found, how to fix it
 
 
 def wrong_labels(token: bytes, n_labels: int) -> Problem | None:
@@ -153,8 +153,8 @@ def wrong_id(token: bytes, limit: int, what: str) -> tuple[str, str] | None:
     if not re.fullmatch(rb"\d+", token):
         return f'"{shown(token)}" is not a {what} id', "Write labels as 3,17 and features as 12:0.5"
     if len(token) > MAX_DIGITS or int(token) >= limit:
-        mend = "Ids count from 0; correct the id or the header"
-        return f"the {what} id {shown(token)} is out of range: the header promises {limit:,} {what}s", mend
+        hint = "Ids count from 0; correct the id or the header"
+        return f"the {what} id {shown(token)} is out of range: the header promises {limit:,} {what}s", hint
     return None
 
 

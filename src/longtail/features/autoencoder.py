@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import checked_features
+from longtail.csr import check_features
 from longtail.errors import DataError, SettingError
-from longtail.features.stack import ACTIVATIONS, Doubles, Stack
+from longtail.features.mlp import ACTIVATIONS, Doubles, Mlp
 from longtail.kernels import Floats
 
 BLOCK = 2**22  # numbers of the reconstruction that are held at a time
@@ -34,8 +34,8 @@ class Autoencoder:
     ([[2.0], [3.0]], [0.0, 0.5])
     """
 
-    encoder: Stack  # φ
-    decoder: Stack  # ψ
+    encoder: Mlp  # φ
+    decoder: Mlp  # ψ
 
     @property
     def n_features(self) -> int:
@@ -79,11 +79,11 @@ class Autoencoder:
         squares += RIDGE * np.trace(squares) / width * np.eye(width)
         solved = np.linalg.solve(squares, products.T).astype(np.float32)  # [h + 1, n_features]
         weights, biases = [*inner.weights, solved[:-1]], [*inner.biases, solved[-1]]
-        return Autoencoder(self.encoder, Stack(weights, biases, self.decoder.activations)).rounded()
+        return Autoencoder(self.encoder, Mlp(weights, biases, self.decoder.activations)).rounded()
 
-    def _inner_layers(self) -> Stack:
+    def _inner_layers(self) -> Mlp:
         """ψ without its last layer."""
-        return Stack(self.decoder.weights[:-1], self.decoder.biases[:-1], self.decoder.activations[:-1])
+        return Mlp(self.decoder.weights[:-1], self.decoder.biases[:-1], self.decoder.activations[:-1])
 
     def rounded(self) -> Autoencoder:
         """As ``state`` keeps it."""
@@ -100,17 +100,17 @@ class Autoencoder:
     @classmethod
     def restored(cls, settings: dict[str, Any], state: dict[str, NDArray[Any]]) -> Autoencoder:
         """From what ``settings`` and ``state`` gave."""
-        return cls(*(Stack.restored(state, name, settings[name]) for name in ("encoder", "decoder")))
+        return cls(*(Mlp.restored(state, name, settings[name]) for name in ("encoder", "decoder")))
 
     def _checked(self, X: sp.csr_array) -> sp.csr_array:
-        X = checked_features(X)
+        X = check_features(X)
         if X.shape[1] != self.n_features:
             found = f"the samples have {X.shape[1]:,} features, the autoencoder was trained on {self.n_features:,}"
-            raise DataError(found, mend="Make the features as for the training data")
+            raise DataError(found, hint="Make the features as for the training data")
         return X
 
 
-def slopes_before(encoder: Stack, x: sp.csr_array, code: sp.csr_array, slopes: Doubles) -> Doubles:
+def slopes_before(encoder: Mlp, x: sp.csr_array, code: sp.csr_array, slopes: Doubles) -> Doubles:
     """By how much a quantity rises with each feature of one sample, if with each number of its code by ``slopes``.
 
     The encoder is linear; the code was brought to length 1, by a factor that counts as given.
@@ -130,17 +130,17 @@ def linear_autoencoder(X: sp.csr_array, code: int, seed: int = 0) -> Autoencoder
     >>> coder.novelty(sp.csr_array(np.eye(3))).round(3).tolist()
     [0.0, 0.0, 1.0]
     """
-    X = checked_features(X)
+    X = check_features(X)
     if isinstance(code, bool) or not isinstance(code, int | np.integer) or code < 1:
-        raise SettingError(f"code is {code}", mend="It must be a whole number from 1")
+        raise SettingError(f"code is {code}", hint="It must be a whole number from 1")
     if code > min(X.shape):
         found = f"code is {code}, for {X.shape[0]:,} samples of {X.shape[1]:,} features"
-        raise SettingError(found, mend=f"It must be at most {min(X.shape)}")
+        raise SettingError(found, hint=f"It must be at most {min(X.shape)}")
     width = min(code + MORE, *X.shape)
     Q = np.random.default_rng(seed).normal(size=(X.shape[1], width)).astype(np.float32)
     for _ in range(ROUNDS):
         Q = np.linalg.qr(X.T @ np.linalg.qr(X @ Q)[0])[0]  # [n_features, width], orthonormal
     _, _, turned = np.linalg.svd(X @ Q, full_matrices=False)
     directions = np.ascontiguousarray((turned @ Q.T)[:code])  # [code, n_features], the longest first
-    encoder = Stack([np.ascontiguousarray(directions.T)], [np.zeros(code, np.float32)], ["none"])
-    return Autoencoder(encoder, Stack([directions], [np.zeros(X.shape[1], np.float32)], ["none"])).rounded()
+    encoder = Mlp([np.ascontiguousarray(directions.T)], [np.zeros(code, np.float32)], ["none"])
+    return Autoencoder(encoder, Mlp([directions], [np.zeros(X.shape[1], np.float32)], ["none"])).rounded()

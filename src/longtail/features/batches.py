@@ -21,7 +21,7 @@ def length_batches(lengths: Longs, rng: np.random.Generator, *, batch: int, toke
     """
     for name, value in (("batch", batch), ("tokens", tokens)):
         if value is not None and value < 1:
-            raise SettingError(f"{name} is {value}", mend="It must be at least 1")
+            raise SettingError(f"{name} is {value}", hint="It must be at least 1")
     classes = np.ceil(np.log(np.maximum(lengths, 1)) / np.log(WIDER)).astype(np.int64)
     order = np.lexsort((rng.random(len(lengths)), -classes))  # longest first, so that the first row tells a batch's width
     widest = np.ceil(WIDER ** classes[order].astype(np.float64)).astype(np.int64)

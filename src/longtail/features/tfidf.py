@@ -14,10 +14,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import pointers
-from longtail.errors import DataError, SettingError
+from longtail.errors import DataError
 from longtail.features import terms
 from longtail.kernels import Bytes, Longs, parallel
 from longtail.progress import SILENT, Progress
+from longtail.settings import Settings, setting, settings
 
 CHUNK = 2048  # texts handled by one call of a kernel
 CHUNK_CHARS = 1 << 20  # and their length together, since kernels reserve room by length
@@ -25,36 +26,25 @@ SMALLEST_TABLE = 1 << 16
 NO_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are no letters or digits
 
 
-class Tfidf:
+@settings
+class TfidfSettings(Settings):
+    """Settings of TF-IDF features."""
+
+    ngrams: int = setting(2, "Longest n-gram: terms are runs of 1 to this many words.", positive=True)
+    min_df: int = setting(2, "Fewest texts that a term must occur in.", positive=True)
+    max_features: int | None = setting(None, "Keep only this many terms, those of the most texts. None: all.", positive=True)
+    sublinear: bool = setting(True, "Use 1 + ln tf in place of tf.")
+    min_chars: int = setting(1, "Shortest word that counts, in characters.", positive=True)
+    threads: int | None = setting(None, "Threads. None: all cores.", positive=True)
+
+
+class Tfidf(TfidfSettings):
     """Texts -> sparse vectors of length 1.
 
     >>> X = Tfidf(min_df=1, ngrams=1).fit_transform(["red apple", "green apple"])
     >>> X.shape, X.nnz
     ((2, 3), 4)
     """
-
-    def __init__(
-        self,
-        *,
-        ngrams: int = 2,
-        min_df: int = 2,
-        max_features: int | None = None,
-        sublinear: bool = True,
-        min_chars: int = 1,
-        threads: int | None = None,
-    ) -> None:
-        """Store the settings.
-
-        ngrams: terms are runs of 1 … ngrams words. min_df: fewest texts a term must occur in. max_features: keep only the
-        terms of the most texts. sublinear: 1 + ln tf in place of tf. min_chars: shorter words are passed over.
-        """
-        for name, value in (("ngrams", ngrams), ("min_df", min_df), ("min_chars", min_chars)):
-            if value < 1:
-                raise SettingError(f"{name} is {value}", mend="It must be at least 1")
-        if max_features is not None and max_features < 1:
-            raise SettingError(f"max_features is {max_features}", mend="It must be at least 1, or left out")
-        self.ngrams, self.min_df, self.max_features = ngrams, min_df, max_features
-        self.sublinear, self.min_chars, self.threads = sublinear, min_chars, threads
 
     @property
     def n_features(self) -> int:
@@ -67,6 +57,7 @@ class Tfidf:
 
     def fit(self, texts: Sequence[str], progress: Progress = SILENT) -> Tfidf:
         """Learn the vocabulary and the weights of its terms."""
+        self.check()
         if not len(texts):
             raise DataError("there is not a single text to learn from")
         text, offsets = encoded(texts)
@@ -74,7 +65,7 @@ class Tfidf:
         keep = np.flatnonzero(df >= self.min_df)
         if not len(keep):
             found = f"no word occurs in {self.min_df} texts" if len(df) else "the texts hold no words"
-            raise DataError(found, mend="Give more texts, or set min_df=1")
+            raise DataError(found, hint="Give more texts, or set min_df=1")
         names = written(text, spans[keep], self.min_chars)
         order = sorted(range(len(keep)), key=names.__getitem__)  # ids then do not depend on the order of the texts
         if self.max_features is not None and len(order) > self.max_features:
@@ -118,11 +109,6 @@ class Tfidf:
         found, spans = terms.locate_terms(content, self.min_chars, self.ngrams, self.keys, self.ids)
         of = characters(text, content)
         return found, of[spans[:, 0]], of[spans[:, 1] - 1] + 1
-
-    def settings(self) -> dict[str, object]:
-        """What the constructor was given."""
-        names = ("ngrams", "min_df", "max_features", "sublinear", "min_chars")
-        return {name: getattr(self, name) for name in names}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What ``fit`` learned, as plain arrays."""

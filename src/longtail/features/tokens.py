@@ -61,10 +61,10 @@ class Tokens:
         SEP and CLS at the end. cache: a folder that keeps the tokens of every corpus, for the next run.
         """
         if n_pieces is not None and n_pieces < 1:
-            raise SettingError(f"n_pieces is {n_pieces}", mend="It must be at least 1, or left out")
+            raise SettingError(f"n_pieces is {n_pieces}", hint="It must be at least 1, or left out")
         fewest = 3 if special else 1
         if max_length < fewest:
-            raise SettingError(f"max_length is {max_length}", mend=f"It must be at least {fewest}")
+            raise SettingError(f"max_length is {max_length}", hint=f"It must be at least {fewest}")
         self.pretrained, self.max_length, self.n_pieces = pretrained, max_length, n_pieces
         self.lower, self.special, self.cache = lower, special, cache
 
@@ -182,8 +182,8 @@ def loaded(name: str) -> Any:
     except ImportError as error:
         raise missing_extra("transformers", "nn", f'The tokenizer of "{name}"') from error
     except (OSError, ValueError, AttributeError) as error:
-        mend = "Put the tokenizer.json of the model into the folder"
-        raise SettingError(f"there is no tokenizer that can be read ({error})", where=str(folder), mend=mend) from error
+        hint = "Put the tokenizer.json of the model into the folder"
+        raise SettingError(f"there is no tokenizer that can be read ({error})", where=str(folder), hint=hint) from error
 
 
 def learned(texts: Sequence[str], n_pieces: int | None, lower: bool, progress: Progress) -> Any:
@@ -201,7 +201,7 @@ def learned(texts: Sequence[str], n_pieces: int | None, lower: bool, progress: P
             stage.advance()
     del words[""]
     if not words:
-        raise DataError("the texts hold no words", mend="Check the texts of the training data")
+        raise DataError("the texts hold no words", hint="Check the texts of the training data")
     tokenizer.model = tokenizers.models.Unigram(pieces(words, n_pieces), SPECIALS.index(UNKNOWN))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
     ends = [(name, SPECIALS.index(name)) for name in (SEP, CLS)]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from longtail.csr import pointers
 from longtail.data.dataset import Labels
 from longtail.errors import SettingError
-from longtail.features.rows import UnitRows
+from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats, Ints, Longs, kernel
 
@@ -28,23 +28,23 @@ def pifa(X: sp.csr_array, Y: sp.csr_array, terms: int | None = None) -> sp.csr_a
     for start in range(0, columns.shape[0], BLOCK):
         block = sp.csr_array(columns[start : start + BLOCK] @ X)
         blocks.append(block if terms is None else largest_terms(block, terms))
-    return UnitRows().transform(sp.vstack(blocks, format="csr"))
+    return Normaliser().transform(sp.vstack(blocks, format="csr"))
 
 
 def indicator(Y: sp.csr_array) -> sp.csr_array:
     """The samples of each label [n_labels, n_samples]."""
-    return UnitRows().transform(Y.T.tocsr())
+    return Normaliser().transform(Y.T.tocsr())
 
 
 def cooccurrence(Y: sp.csr_array) -> sp.csr_array:
     """How often each label stands with each other one [n_labels, n_labels], sparse."""
-    return UnitRows().transform(sp.csr_array(Y.T.tocsr() @ Y))
+    return Normaliser().transform(sp.csr_array(Y.T.tocsr() @ Y))
 
 
 def label_texts(labels: Labels | None) -> sp.csr_array:
     """The words of the names and descriptions of the labels [n_labels, n_words]."""
     if labels is None:
-        raise SettingError("embedding=texts needs the names of the labels", mend="Train through a Tagger")
+        raise SettingError("embedding=texts needs the names of the labels", hint="Train through a Tagger")
     texts = zip(labels.names, labels.texts or ("",) * len(labels), strict=True)
     return Tfidf(ngrams=1, min_df=1).fit_transform([f"{name} {text}" for name, text in texts])
 

@@ -27,7 +27,7 @@ def balanced_tree(
     The halvings are spread evenly over the levels, so that no level has much wider nodes than another.
     """
     if fanout < 2 or fanout & (fanout - 1):
-        raise SettingError(f"fanout is {fanout}", mend="It must be a power of two")
+        raise SettingError(f"fanout is {fanout}", hint="It must be a power of two")
     total = max(ceil(log2(len(labels) / max_leaf)), 0)
     n_levels = ceil(total / log2(fanout))
     plan = [total // n_levels + (level < total % n_levels) for level in range(n_levels)]

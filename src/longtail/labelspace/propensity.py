@@ -17,7 +17,7 @@ def inverse_propensity(label_counts: ArrayLike, n_samples: int, a: float = 0.55,
     [8.82, 1.22]
     """
     if a < 0 or b < 0:
-        raise SettingError(f"the propensity constants are {a} and {b}", mend="Neither may be negative")
+        raise SettingError(f"the propensity constants are {a} and {b}", hint="Neither may be negative")
     # Below e samples C would turn negative and rare labels would weigh less than frequent ones.
     c = max(np.log(n_samples) - 1, 0.0) * (b + 1) ** a
     weights: NDArray[np.float64] = 1 + c * (np.asarray(label_counts, np.float64) + b) ** -a

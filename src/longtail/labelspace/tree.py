@@ -139,7 +139,7 @@ class LabelTree:
         title = [names[label] if label != INNER else "" for label in self.label]
         for name in title:
             if "\t" in name or "\n" in name:
-                raise DataError(f"the label {name!r} cannot stand in a table", mend="Take tabs and line ends out of it")
+                raise DataError(f"the label {name!r} cannot stand in a table", hint="Take tabs and line ends out of it")
         rows = zip(range(self.n_nodes), self.parent.tolist(), title, strict=True)
         return "node\tparent\tlabel\n" + "".join(f"{node}\t{parent}\t{name}\n" for node, parent, name in rows)
 
@@ -150,8 +150,8 @@ def imported(table: str, names: Sequence[str]) -> LabelTree:
     rows = [line.split("\t") for line in table.split("\n")[1:] if line]
     for number, row in enumerate(rows, 2):
         if len(row) != 3 or (row[2] and row[2] not in ids):
-            mend = "Write: node<TAB>parent<TAB>label, with known label names"
-            raise DataError(f"not a node of a tree: {row}", where=f"line {number}", mend=mend)
+            hint = "Write: node<TAB>parent<TAB>label, with known label names"
+            raise DataError(f"not a node of a tree: {row}", where=f"line {number}", hint=hint)
     at = {row[0]: i for i, row in enumerate(rows)}
     parent = [at.get(row[1], -1) for row in rows]
     return tree_from_parents(parent, [ids[row[2]] if row[2] else INNER for row in rows])
@@ -175,7 +175,7 @@ def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
         order.extend(children[order[at]])
         at += 1
     if len(order) != len(parent):
-        raise DataError("some nodes hang in a circle", mend="Give every node a parent that leads to the root")
+        raise DataError("some nodes hang in a circle", hint="Give every node a parent that leads to the root")
     useful = label != INNER
     for node in reversed(order[1:]):
         useful[parent[node]] |= useful[node]

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.features.stack import Doubles, secant
+from longtail.features.mlp import Doubles, secant
 from longtail.kernels import Floats, Ints, Longs, kernel, parallel
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.node import BLOCK, NodeWeights, Solver, narrowest

@@ -48,7 +48,7 @@ def ratios(gains: Array, limits: Array) -> Array:
 def per_sample(topk: TopK, Y: sp.csr_array, inverse_propensity: Array, ks: Sequence[int] = KS) -> PerSample:
     """All ranking metrics of all samples."""
     if not len(ks) or min(ks) < 1:
-        raise SettingError(f"k is {list(ks)}", mend="Every k must be at least 1")
+        raise SettingError(f"k is {list(ks)}", hint="Every k must be at least 1")
     n_true = np.diff(Y.indptr).astype(np.float64)
     depth = min(max(ks), max(topk.k, int(n_true.max(initial=1))))  # nothing counts beyond
     found = np.zeros((topk.n_samples, depth), bool)

@@ -8,18 +8,36 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.errors import SettingError, suggest
 from longtail.kernels import Floats, parallel
 from longtail.linear.node import BLOCK, sparse, with_constant
 from longtail.linear.scores import topk_linear
 from longtail.linear.solver import SOLVERS
-from longtail.models.base import Model, Valid
+from longtail.model import Model, Valid
 from longtail.progress import Progress
+from longtail.settings import MAX_SEED, Settings, setting, settings
 from longtail.state import State
 from longtail.topk import TopK
 
 
-class OneVsRest(Model):
+@settings
+class OneVsRestSettings(Settings):
+    """Settings of one-vs-rest."""
+
+    loss: str = setting(
+        "squared_hinge",
+        "Loss: squared_hinge, or logistic, whose scores are probabilities.",
+        paper="squared_hinge",
+        choices=SOLVERS,
+    )
+    C: float = setting(1.0, "Weight of the loss against the regulariser, as in liblinear.", paper="1", positive=True)
+    prune: float = setting(0.05, "Weights whose magnitude is below this are dropped.", paper="0.01", minimum=0)
+    eps: float = setting(0.1, "Stop when no gradient is larger than this.", paper="0.1 (liblinear)", positive=True)
+    max_passes: int = setting(100, "Maximum number of passes over the training data.", positive=True)
+    seed: int = setting(0, "Seed of the order in which samples are visited.", minimum=0, maximum=MAX_SEED)
+    threads: int | None = setting(None, "Threads. None: all cores.", positive=True)
+
+
+class OneVsRest(OneVsRestSettings, Model):
     """A linear classifier for each label: the most accurate linear method, for up to some thousand labels.
 
     For each label l, min ½‖w‖² + C Σᵢ max(0, 1 − yᵢ (w·xᵢ + b))², then weights below ``prune`` are dropped.
@@ -38,39 +56,12 @@ class OneVsRest(Model):
         "best": {},
     }
 
-    def __init__(
-        self,
-        *,
-        loss: str = "squared_hinge",
-        C: float = 1.0,
-        prune: float = 0.05,
-        eps: float = 0.1,
-        max_passes: int = 100,
-        seed: int = 0,
-        threads: int | None = None,
-    ) -> None:
-        """Store the settings.
-
-        loss: squared_hinge (paper) or logistic, whose scores are probabilities. C: weight of the errors (paper 1).
-        prune: smaller weights are dropped (paper 0.01). eps: stop when no gradient is larger (liblinear 0.1).
-        max_passes: stop at the latest after so many passes. seed: order in which samples are visited.
-        """
-        self.loss, self.C, self.prune = loss, C, prune
-        self.eps, self.max_passes, self.seed, self.threads = eps, max_passes, seed, threads
-
     @property
     def score_meaning(self) -> Literal["probability", "margin"]:
         """Probability under the logistic loss, otherwise the signed distance from the decision."""
         return "probability" if self.loss == "logistic" else "margin"
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        if self.loss not in SOLVERS:
-            raise SettingError(f'there is no loss "{self.loss}"', mend=suggest(self.loss, SOLVERS))
-        for name in ("C", "eps", "max_passes"):
-            if not 0 < getattr(self, name) < 2**31:
-                raise SettingError(f"{name} is {getattr(self, name)}", mend="It must be above 0")
-        if not self.prune >= 0:
-            raise SettingError(f"prune is {self.prune}", mend="It must be at least 0")
         indptr, indices, data = with_constant(X.indptr, X.indices, X.data, X.shape[1])
         columns = Y.tocsc()
         # Labels of one block stop together, so those that need about as many passes share one: sort by frequency.

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import BIG, SettingError, check_settings
-from longtail.features.stack import secant
+from longtail.features.mlp import secant
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import cooccurrence, indicator, label_texts, pifa
 from longtail.labelspace.grow import balanced_tree, hierarchy_tree, huffman_tree, k_means_tree
@@ -20,7 +20,7 @@ from longtail.labelspace.tree import INNER, LabelTree
 from longtail.linear.node import NodeWeights, Solver
 from longtail.linear.solver import SOLVERS
 from longtail.linear.tree import LinearTree, TreeWeights, node_work, trained_nodes
-from longtail.models.base import IN_LOG_PROBABILITY, Model, Valid
+from longtail.model import IN_LOG_PROBABILITY, Model, Valid
 from longtail.progress import Progress
 from longtail.search.beam import beam_topk
 from longtail.state import State
@@ -132,7 +132,7 @@ class LabelTrees(Model):
             at_most=dict.fromkeys(("prune", "positive_weight", *([] if self.tail == AUTO else ["tail"])), BIG),
         )
         if self.fanout is not None and self.fanout < 2:
-            raise SettingError(f"fanout is {self.fanout}", mend="It must be at least 2")
+            raise SettingError(f"fanout is {self.fanout}", hint="It must be at least 2")
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         self._check_settings()
@@ -165,8 +165,8 @@ class LabelTrees(Model):
             return huffman_tree(self.label_counts)
         if kind == "parents":
             if self.labels is None or self.labels.parents is None:
-                mend = "Give a file labels.tsv with the columns name, text and parents beside the data"
-                raise SettingError("tree=parents needs the parents of the labels", mend=mend)
+                hint = "Give a file labels.tsv with the columns name, text and parents beside the data"
+                raise SettingError("tree=parents needs the parents of the labels", hint=hint)
             return hierarchy_tree(self.labels.parents, self.labels.names, labels)
         fanout = self.fanout or default_fanout(len(labels), number)
         setting: dict[str, Any] = {"seed": self.seed + number, "threads": self.threads}

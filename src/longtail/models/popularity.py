@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.models.base import Model, Spans, Valid, count
+from longtail.model import Model, Spans, Valid, count
 from longtail.progress import Progress
 from longtail.state import State
 from longtail.topk import TopK

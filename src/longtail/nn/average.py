@@ -23,7 +23,7 @@ class Average:
     def __init__(self, net: torch.nn.Module, kind: str, *, start: int = 0, decay: float = 0.999, every: int = 1) -> None:
         """Nothing is averaged yet."""
         if kind not in AVERAGES:
-            raise SettingError(f'there is no average "{kind}"', mend=suggest(kind, AVERAGES))
+            raise SettingError(f'there is no average "{kind}"', hint=suggest(kind, AVERAGES))
         self.net, self.kind, self.start, self.decay, self.every = net, kind, start, decay, every
         self.weights: dict[str, Tensor] = {}
         self.n = 0  # times that weights were taken in

@@ -24,7 +24,7 @@ from longtail.features.batches import length_batches
 from longtail.features.pretrained import SCRATCH, STATIC, pretrained_folder
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
-from longtail.nn.rows import RowTable
+from longtail.nn.sparse_embedding import RowTable
 
 HEAD = 64  # numbers of an attention head
 BATCH, TOKENS = 256, 4096  # most rows and tokens of a batch that is encoded without a gradient; more leave the cache
@@ -175,7 +175,7 @@ class HuggingFace(Encoder):
         """The last layer."""
         if self.longest is not None and ids.shape[1] > self.longest:
             found = f"a text has {ids.shape[1]} tokens, this encoder reads {self.longest} at most"
-            raise SettingError(found, mend=f"Set max_length={self.longest}")
+            raise SettingError(found, hint=f"Set max_length={self.longest}")
         out: Tensor = self.model(input_ids=ids, **self.inputs(mask)).last_hidden_state
         return out
 
@@ -242,8 +242,8 @@ def pretrained(name: str, dropout: float = 0.0) -> Encoder:
                     setattr(config, setting, dropout)
             model = transformers.AutoModel.from_pretrained(folder, config=config, local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
-            mend = "A folder needs config.json and model.safetensors, as transformers' save_pretrained writes them"
-            raise SettingError(f"there is no model that can be read ({error})", where=str(folder), mend=mend) from error
+            hint = "A folder needs config.json and model.safetensors, as transformers' save_pretrained writes them"
+            raise SettingError(f"there is no model that can be read ({error})", where=str(folder), hint=hint) from error
     return hugging_face(model.config.to_dict(), model.float())
 
 
@@ -261,7 +261,7 @@ def scratch(kind: str, n_tokens: int, width: int, layers: int, token_width: int 
     """An encoder without weights, by kind. token_width: for gru and lstm."""
     if width < 2 or width % 2 or (width > HEAD and width % HEAD) or layers < 1:
         found = f"an encoder of {layers} layers and {width} numbers"
-        raise SettingError(found, mend=f"It needs a layer, and an even width, above {HEAD} a multiple of {HEAD}")
+        raise SettingError(found, hint=f"It needs a layer, and an even width, above {HEAD} a multiple of {HEAD}")
     if kind == "bag":
         return Bag(n_tokens, width)
     if kind in ("gru", "lstm"):

@@ -29,6 +29,7 @@ from longtail.files import writing
 from longtail.kernels import n_threads
 from longtail.nn.average import Average
 from longtail.nn.schedule import schedule
+from longtail.nn.settings import TrainingPlan, TrainingSettings
 from longtail.progress import SILENT, Progress
 
 Batches = Callable[[np.random.Generator], Iterable[Any]]  # the batches of one epoch, in an order drawn from the generator
@@ -54,7 +55,7 @@ class Optimizer(Protocol):
 
 
 @dataclass
-class Plan:
+class LoopPlan:
     """How long and how to train; the same for every method."""
 
     epochs: int
@@ -73,11 +74,22 @@ class Plan:
     of: dict[str, Any] = field(default_factory=dict)  # settings and data of the method: a checkpoint of others is refused
 
 
-def plan_of(s: Any, steps: int, data: Iterable[NDArray[Any]]) -> Plan:
-    """As the settings ``s`` of a method say; a checkpoint is of these settings and of this data."""
-    names = ("epochs", "seed", "schedule", "average", "patience", "log", "checkpoint", "clip", "accumulate")
-    given = {name: getattr(s, name) for name in names if hasattr(s, name)}
-    return Plan(**given, steps=steps, of={**vars(s), "data": fingerprint(*data) if s.checkpoint else ""})
+def plan_loop(settings: TrainingSettings, plan: TrainingPlan, steps: int, data: Iterable[NDArray[Any]]) -> LoopPlan:
+    """The loop of a method. A checkpoint belongs to these settings and this data, and is refused for others."""
+    return LoopPlan(
+        epochs=plan.epochs,
+        steps=steps,
+        accumulate=settings.accumulate,
+        seed=settings.seed,
+        schedule=settings.schedule,
+        clip=settings.clip,
+        average=settings.average,
+        average_from=plan.average_from,
+        patience=settings.patience,
+        log=settings.log,
+        checkpoint=settings.checkpoint,
+        of={**settings.get_params(), **vars(plan), "data": fingerprint(*data) if settings.checkpoint else ""},
+    )
 
 
 @dataclass
@@ -99,7 +111,7 @@ def train(
     batches: Batches,
     loss: Callable[[Any], Tensor],
     optimizer: Optimizer,
-    plan: Plan,
+    plan: LoopPlan,
     *,
     metric: Metric | None = None,
     progress: Progress = SILENT,
@@ -109,7 +121,7 @@ def train(
     A group of the optimiser's parameters with an epoch ``thaws`` is not trained before (gradual unfreezing).
     """
     if plan.accumulate < 1:
-        raise SettingError(f"accumulate is {plan.accumulate}", mend="It must be at least 1")
+        raise SettingError(f"accumulate is {plan.accumulate}", hint="It must be at least 1")
     average = average_of(net, plan)
     factor, rates = schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
     dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -163,7 +175,7 @@ def train(
     return run
 
 
-def average_of(net: torch.nn.Module, plan: Plan) -> Average:
+def average_of(net: torch.nn.Module, plan: LoopPlan) -> Average:
     """The average that a plan asks for."""
     updates = ceil(plan.steps / plan.accumulate)  # of an epoch
     every = max(updates // EMA_TIMES, 1)
@@ -199,8 +211,8 @@ def torch_threads(threads: int | None) -> Iterator[None]:
 def finish_epoch(run: Run, net: torch.nn.Module, average: Average, metric: Metric | None, seconds: float) -> None:
     """Measure the (averaged) weights, keep the best, and write down what there was."""
     if not np.isfinite(run.loss):
-        mend = "Take a lower learning rate, or clip gradients"
-        raise LongtailError(f"the loss is not a number any more after epoch {run.epoch + 1}", mend=mend)
+        hint = "Take a lower learning rate, or clip gradients"
+        raise LongtailError(f"the loss is not a number any more after epoch {run.epoch + 1}", hint=hint)
     row = {"epoch": run.epoch + 1, "loss": run.loss / max(run.step, 1), "seconds": round(run.seconds + seconds, 3)}
     if metric is not None:
         average.exchange()
@@ -214,7 +226,7 @@ def finish_epoch(run: Run, net: torch.nn.Module, average: Average, metric: Metri
     run.epoch, run.step, run.loss, run.seconds = run.epoch + 1, 0, 0.0, 0.0
 
 
-def stops(run: Run, plan: Plan) -> bool:
+def stops(run: Run, plan: LoopPlan) -> bool:
     """Whether the metric has not grown for as long as the plan has patience."""
     return bool(plan.patience) and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= plan.patience
 
@@ -243,7 +255,7 @@ def device_of(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # torch gives the latter where it was built without
-        raise SettingError(f'device is "{name}", which torch does not find here', mend="Take cpu") from error
+        raise SettingError(f'device is "{name}", which torch does not find here', hint="Take cpu") from error
 
 
 def write_log(path: str | Path, history: list[dict[str, float]]) -> None:
@@ -252,7 +264,7 @@ def write_log(path: str | Path, history: list[dict[str, float]]) -> None:
         stream.writelines(json.dumps(row).encode() + b"\n" for row in history)
 
 
-def save(plan: Plan, run: Run, net: torch.nn.Module, optimizer: Optimizer, average: Average, seconds: float) -> None:
+def save(plan: LoopPlan, run: Run, net: torch.nn.Module, optimizer: Optimizer, average: Average, seconds: float) -> None:
     """Write a checkpoint."""
     run.seconds += seconds
     parts: dict[str, Any] = {"net": net, "optimizer": optimizer, "average": average}
@@ -261,25 +273,25 @@ def save(plan: Plan, run: Run, net: torch.nn.Module, optimizer: Optimizer, avera
         torch.save(state, stream)
 
 
-def resumed(plan: Plan, net: torch.nn.Module, optimizer: Optimizer, average: Average) -> Run:
+def resumed(plan: LoopPlan, net: torch.nn.Module, optimizer: Optimizer, average: Average) -> Run:
     """Where the checkpoint left off, if there is one; else the start."""
     if not plan.checkpoint or not Path(plan.checkpoint).exists():
         return Run()
-    where, mend = str(plan.checkpoint), "Give another file, or remove this one to start anew"
+    where, hint = str(plan.checkpoint), "Give another file, or remove this one to start anew"
     try:
         state = read(plan.checkpoint)
     except UNREADABLE as error:
-        raise DataError(f"this is no checkpoint, or a damaged one ({error})", where=where, mend=mend) from error
+        raise DataError(f"this is no checkpoint, or a damaged one ({error})", where=where, hint=hint) from error
     try:
         before, now = state["plan"], identity(plan)
         if other := [name for name in now if name not in before or before[name] != now[name]]:
-            raise DataError(f"the checkpoint is of a run with other settings ({', '.join(other)})", where=where, mend=mend)
+            raise DataError(f"the checkpoint is of a run with other settings ({', '.join(other)})", where=where, hint=hint)
         net.load_state_dict(state["net"])
         optimizer.load_state_dict(state["optimizer"])
         average.load_state_dict(state["average"])
         return Run(**state["run"])
     except UNFIT as error:
-        raise DataError(f"the checkpoint does not fit this run ({error})", where=where, mend=mend) from error
+        raise DataError(f"the checkpoint does not fit this run ({error})", where=where, hint=hint) from error
 
 
 def read(path: str | Path) -> Any:
@@ -293,7 +305,7 @@ def read(path: str | Path) -> Any:
     return state
 
 
-def identity(plan: Plan) -> dict[str, Any]:
+def identity(plan: LoopPlan) -> dict[str, Any]:
     """What must be the same for a run to go on, in plain types."""
     every = {**plan.of, **vars(plan)}
     every = {name: value for name, value in every.items() if name not in (*FREE, "of")}

@@ -16,8 +16,8 @@ from torch import Tensor
 from longtail.csr import ZERO, weighted_sum
 from longtail.errors import SettingError
 from longtail.kernels import Floats, Ints, fast_kernel
-from longtail.nn import rows
-from longtail.nn.rows import RowTable, by_row, in_parts, summed
+from longtail.nn import sparse_embedding as rows
+from longtail.nn.sparse_embedding import RowTable, by_row, in_parts, summed
 
 ONE = np.float32(1)
 
@@ -34,7 +34,7 @@ class RowOptimizer(torch.optim.Optimizer):
         tables = [tables] if isinstance(tables, RowTable) else list(tables)
         for name, value in settings.items():
             if not all(0 <= number < (1 if name == "betas" else np.inf) for number in np.atleast_1d(value)):
-                raise SettingError(f"{name} is {value}", mend="Give a number from 0; each of betas below 1")
+                raise SettingError(f"{name} is {value}", hint="Give a number from 0; each of betas below 1")
         self.tables = {table.weight: table for table in tables}
         super().__init__(list(self.tables), settings)
 

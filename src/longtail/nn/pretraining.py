@@ -109,7 +109,7 @@ def refuse(s: SimpleNamespace) -> None:
     at_most = {"holdout": 0.5, "clip": BIG}
     check_settings(vars(s), above_zero=("batch", "epochs", "rate", "holdout"), at_most=at_most, whole=whole)
     if s.max_length < FEWEST:
-        raise SettingError(f"max_length is {s.max_length}", mend=f"It must be at least {FEWEST}")
+        raise SettingError(f"max_length is {s.max_length}", hint=f"It must be at least {FEWEST}")
     schedule_of(s.schedule)
     scratch("xlnet", len(SPECIALS), s.width, s.layers)
 
@@ -119,7 +119,7 @@ def parts(rows: TokenRows, holdout: float, seed: int) -> tuple[TokenRows, TokenR
     enough = np.flatnonzero(rows.lengths >= FEWEST)
     if len(enough) < 2:
         found = f"{len(enough)} of the {len(rows)} texts have two words or more"
-        raise DataError(found, mend="Pretraining needs two such texts at least, and is of use with thousands")
+        raise DataError(found, hint="Pretraining needs two such texts at least, and is of use with thousands")
     mixed = np.random.default_rng(seed).permutation(enough)
     n = min(max(round(holdout * len(enough)), 1), MOST_HELD_OUT)
     return rows[np.sort(mixed[n:])], rows[np.sort(mixed[:n])]

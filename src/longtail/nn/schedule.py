@@ -51,5 +51,5 @@ def schedule(name: str) -> Schedule:
     (0.75, 1.0, 0.5)
     """
     if name not in SCHEDULES:
-        raise SettingError(f'there is no schedule "{name}"', mend=suggest(name, SCHEDULES))
+        raise SettingError(f'there is no schedule "{name}"', hint=suggest(name, SCHEDULES))
     return SCHEDULES[name]

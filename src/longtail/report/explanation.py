@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from longtail.models.explanation import WORD, Explanation
+from longtail.tagger.explanation import WORD, Explanation
 
 WIDTH = 110
 MOST_WORDS, LEAST = 5, 0.05  # words beside a label: at most so many, and from so much of the weight of the first
@@ -19,7 +19,7 @@ def explanation_text(text: str | None, why: Sequence[Explanation], *, colour: bo
 
     text: None for a feature vector. colour: labels and their words in colours, by the codes of a terminal.
 
-    >>> from longtail.models.explanation import Part
+    >>> from longtail.tagger.explanation import Part
     >>> fruit = Explanation("fruit", 0.9, "", (Part("Apple", 0.5, 6, 11), Part("juice", 0.25, 12, 17)))
     >>> drink = Explanation("drink", 0.5, "", (Part("juice", 0.75, 12, 17), Part("of", -0.125, 0, 2)))
     >>> print(explanation_text("of an Apple juice", [fruit, drink]))

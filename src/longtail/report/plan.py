@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textwrap import fill
 
+from longtail.choose.choice import Option, Plan, command
+from longtail.choose.profile import RARE, Profile
 from longtail.compare.results import Comparison
-from longtail.plan.choice import Option, Plan, command
-from longtail.plan.profile import RARE, Profile
 from longtail.progress import clock
 from longtail.report.comparison import digits
 from longtail.report.text import table

@@ -48,10 +48,10 @@ class LabelIndex:
         out. seed: makes it reproducible. V is not copied if it is a float32 array already.
         """
         if not 0 < recall <= 1:
-            raise SettingError(f"recall is {recall}", mend="It must be above 0 and at most 1")
+            raise SettingError(f"recall is {recall}", hint="It must be above 0 and at most 1")
         V = checked_vectors(V, "label vectors")
         if not V.size:
-            raise DataError(f"the label vectors have the shape {V.shape}", mend="Give at least one label and one column")
+            raise DataError(f"the label vectors have the shape {V.shape}", hint="Give at least one label and one column")
         if len(V) <= exact_up_to:
             return cls(ExactIndex.build(V))
         if queries is not None:
@@ -71,7 +71,7 @@ class LabelIndex:
     def topk(self, Q: ArrayLike, k: int, threads: int | None = None) -> TopK:
         """The k labels with the largest inner products for each query [n, d], and all labels if there are fewer."""
         if k < 1:
-            raise SettingError(f"k is {k}", mend="It must be at least 1")
+            raise SettingError(f"k is {k}", hint="It must be at least 1")
         Q = checked_vectors(Q, "queries", self.search.V.shape[1])
         return self.search.topk(Q, min(k, self.n_labels), threads)
 
@@ -91,9 +91,9 @@ def checked_vectors(V: ArrayLike, name: str, width: int | None = None) -> Floats
     V = np.asarray(V)
     if V.ndim != 2 or V.dtype.kind not in "fiub":
         found = f"the {name} are an array of {V.dtype} with {V.ndim} dimensions"
-        raise DataError(found, mend="Give a table of numbers, a row for each vector")
+        raise DataError(found, hint="Give a table of numbers, a row for each vector")
     if width is not None and V.shape[1] != width:
-        raise DataError(f"the {name} have {V.shape[1]} columns", mend=f"The label vectors have {width}")
+        raise DataError(f"the {name} have {V.shape[1]} columns", hint=f"The label vectors have {width}")
     V = np.ascontiguousarray(V, np.float32)
     if (row := first_bad(V)) >= 0:
         raise DataError(f"the {name} hold a number that is not finite, or too large", where=f"row {row}")

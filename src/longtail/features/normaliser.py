@@ -1,0 +1,42 @@
+"""Given feature vectors, brought to length 1, so that the settings of a method mean the same on every corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from longtail.csr import check_features
+from longtail.progress import SILENT, Progress
+from longtail.settings import Settings
+
+
+class Normaliser(Settings):
+    """Feature vectors -> the same, each of length 1 (or 0). It learns nothing.
+
+    >>> Normaliser().transform(sp.csr_array([[3.0, 4.0]])).toarray().round(2).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+
+    def fit_transform(self, X: sp.csr_array, progress: Progress = SILENT) -> sp.csr_array:
+        """The same as ``transform``."""
+        return self.transform(X)
+
+    def transform(self, X: sp.csr_array) -> sp.csr_array:
+        """Divide each row by its length."""
+        X = check_features(X)
+        squares = sp.csr_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
+        lengths = np.sqrt(squares.sum(axis=1))
+        lengths[lengths == 0] = 1
+        data = X.data / np.repeat(lengths, np.diff(X.indptr))
+        return sp.csr_array((data.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Nothing was learned."""
+        return {}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> Normaliser:
+        """Nothing to take back."""
+        return self

@@ -1,0 +1,1 @@
+"""APLC-XLNet: adaptive probabilistic label clusters over a pretrained encoder (Ye et al. 2020)."""

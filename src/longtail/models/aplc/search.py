@@ -1,0 +1,171 @@
+"""The most probable labels of a head and tails (APLC, Ye et al., ICML 2020), found without looking at every tail.
+
+A label j of tail t has the probability σ(a_t) σ(b_j) ≤ σ(a_t). So the tails are visited by descending a_t, and those whose
+σ(a_t) is below the k-th best probability so far are left out: the result is that of looking at all. Within a tail the
+order is that of b_j, which is a search by inner product.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longtail.errors import SettingError
+from longtail.kernels import Floats, Ints, Longs, fast_kernel
+from longtail.search.exact import ExactIndex, inner
+from longtail.search.index import checked_vectors
+from longtail.topk import NO_LABEL, TopK
+
+EPSILON = 1e-5  # of LayerNorm, as torch has it
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What is between a text vector and the logits b of a tail: ReLU(LayerNorm(project · h)), and the label vectors."""
+
+    project: Floats  # [width, d]
+    gain: Floats  # [width]
+    shift: Floats  # [width]
+    index: ExactIndex  # of [n_labels, width]
+
+    def topk(self, H: Floats, k: int, threads: int | None) -> TopK:
+        """The labels with the largest b."""
+        P = np.empty((len(H), len(self.project)), np.float32)
+        narrowed(H, self.project, self.gain, self.shift, P)
+        return self.index.topk(P, min(k, len(self.index.V)), threads)
+
+
+@dataclass(frozen=True)
+class ClusterSearch:
+    """The arrays of a trained head, made ready for search; one text or many give the same bits."""
+
+    head: ExactIndex
+    clusters: Floats  # [n_tails, d] a = clusters · h
+    tails: list[Tail]
+    order: Ints  # [n] labels, cluster after cluster; ascending within
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where the labels of each tail start in the order."""
+        sizes = [len(self.head.V), *(len(tail.index.V) for tail in self.tails[:-1])]
+        return list(accumulate(sizes))
+
+    @classmethod
+    def restored(cls, state: dict[str, NDArray[Any]]) -> ClusterSearch:
+        """From what ``state`` gave, or ``AplcHead.arrays`` after training."""
+        arrays = {name: np.ascontiguousarray(part, np.float32) for name, part in state.items() if name != "order"}
+        tails = []
+        for t in range(1, len(arrays["clusters"]) + 1):
+            project, gain, shift, vectors = (arrays[f"tail{t}.{name}"] for name in ("project", "gain", "shift", "vectors"))
+            tails.append(Tail(project, gain, shift, ExactIndex.build(vectors)))
+        return cls(ExactIndex.build(arrays["vectors"]), arrays["clusters"], tails, state["order"])
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All of it as plain arrays."""
+        out = {"vectors": self.head.V, "clusters": self.clusters, "order": self.order}
+        for t, tail in enumerate(self.tails, 1):
+            parts = {"project": tail.project, "gain": tail.gain, "shift": tail.shift, "vectors": tail.index.V}
+            out |= {f"tail{t}.{name}": part for name, part in parts.items()}
+        return out
+
+    def log_odds(self, H: Floats, label: int) -> Doubles:
+        """The logit of a label's probability for each text vector [n, d]."""
+        place = int(np.flatnonzero(self.order == label)[0])
+        out = np.empty((len(H), 1), np.float32)
+        if place < len(self.head.V):
+            products(H, self.head.V[place, None], out)
+            return out[:, 0].astype(np.float64)
+        t = bisect_right(self.starts, place) - 1
+        tail, a, P = self.tails[t], np.empty_like(out), np.empty((len(H), len(self.tails[t].project)), np.float32)
+        products(H, self.clusters[t, None], a)
+        narrowed(H, tail.project, tail.gain, tail.shift, P)
+        products(P, tail.index.V[place - self.starts[t], None], out)
+        return chained(a.astype(np.float64), out)[:, 0]
+
+    def topk(self, H: Floats, k: int, threads: int | None = None) -> TopK:
+        """The k most probable labels of each text vector [n, d] with their probabilities, and all if there are fewer."""
+        if k < 1:
+            raise SettingError(f"k is {k}", hint="It must be at least 1")
+        H = checked_vectors(H, "text vectors", self.head.V.shape[1])
+        k = min(k, len(self.order))
+        best = Best.none(len(H), k)
+        found = self.head.topk(H, min(k, len(self.head.V)), threads)
+        best.add(np.arange(len(H)), self.order[found.ids], found.scores.astype(np.float64))
+        A = np.empty((len(H), len(self.tails)), np.float32)
+        products(H, self.clusters, A)
+        visits = np.argsort(-A, axis=1, kind="stable")  # [n, n_tails]
+        for turn in range(len(self.tails)):
+            bound = np.take_along_axis(A, visits[:, turn, None], axis=1)[:, 0]
+            hopeful = bound >= best.z[:, -1]  # z of a tail's label is at most a
+            for t, tail in enumerate(self.tails):
+                rows = np.flatnonzero(hopeful & (visits[:, turn] == t))
+                if len(rows):
+                    found = tail.topk(H[rows], k, threads)
+                    labels = self.order[self.starts[t] + found.ids]
+                    best.add(rows, labels, chained(A[rows, t, None].astype(np.float64), found.scores))
+        return best.topk()
+
+
+@dataclass
+class Best:
+    """The best labels so far by the logit of their probability, best first, ties by the smaller label."""
+
+    ids: Ints  # [n, k]
+    z: Doubles  # [n, k]
+
+    @classmethod
+    def none(cls, n: int, k: int) -> Best:
+        """Nothing has been found yet."""
+        return cls(np.full((n, k), NO_LABEL, np.int32), np.full((n, k), -np.inf))
+
+    def add(self, rows: Longs, ids: Ints, z: Doubles) -> None:
+        """Others [len(rows), any number] for some rows."""
+        k = self.ids.shape[1]
+        ids, z = np.hstack([self.ids[rows], ids]), np.hstack([self.z[rows], z])
+        order = np.lexsort((ids, -z), axis=1)[:, :k]
+        self.ids[rows], self.z[rows] = np.take_along_axis(ids, order, axis=1), np.take_along_axis(z, order, axis=1)
+
+    def topk(self) -> TopK:
+        """With probabilities; where they are the same when rounded, by the smaller label again."""
+        scores = np.exp(-np.logaddexp(0, -self.z)).astype(np.float32)
+        order = np.lexsort((self.ids, -scores), axis=1)
+        return TopK(np.take_along_axis(self.ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def chained(a: Doubles, b: Floats) -> Doubles:
+    """The logit z of a product of probabilities, σ(z) = σ(a) σ(b): as nn/aplc.py has it."""
+    out: Doubles = a - np.logaddexp(0, np.logaddexp(0, a) - b)
+    return out
+
+
+@fast_kernel
+def products(H: Floats, W: Floats, out: Floats) -> None:
+    """H Wᵀ, each number by itself, so that it does not depend on how many texts there are."""
+    for i in range(len(H)):
+        for j in range(len(W)):
+            out[i, j] = inner(H[i], W[j])
+
+
+@fast_kernel
+def narrowed(H: Floats, project: Floats, gain: Floats, shift: Floats, out: Floats) -> None:
+    """ReLU(LayerNorm(project · h)) of each text."""
+    products(H, project, out)
+    width = out.shape[1]
+    for i in range(len(out)):
+        mean, square = 0.0, 0.0
+        for j in range(out.shape[1]):
+            mean += out[i, j]
+        mean /= width
+        for j in range(out.shape[1]):
+            square += (out[i, j] - mean) ** 2
+        scale = 1 / np.sqrt(square / width + EPSILON)
+        for j in range(out.shape[1]):
+            out[i, j] = max(0.0, (out[i, j] - mean) * scale * gain[j] + shift[j])

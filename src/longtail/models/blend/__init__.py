@@ -1,0 +1,1 @@
+"""Blend: a logistic regression over the predictions of several methods."""

@@ -1,0 +1,1 @@
+"""HierarchicalXC: a binary tree of classifiers over clustered labels."""

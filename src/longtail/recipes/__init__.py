@@ -1,0 +1,1 @@
+"""Recipes: which method on which corpus, and the metrics to expect."""

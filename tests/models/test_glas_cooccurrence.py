@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longtail.errors import SettingError
+from longtail.models.glas.cooccurrence import MEANS, pair_frequencies, restricted
+
+Y = sp.csr_array(
+    np.array(
+        [
+            [1, 1, 0, 0],
+            [1, 1, 0, 0],
+            [1, 0, 1, 0],
+            [1, 0, 0, 0],
+            [0, 0, 0, 0],
+        ],
+        np.float32,
+    )
+)  # label 0 four times, 1 twice, 2 once, 3 never
+
+
+def random_sets(seed: int, n_labels: int = 7) -> sp.csr_array:
+    """Some labels with no sample, some samples with no label."""
+    random = np.random.default_rng(seed)
+    return sp.csr_array((random.random((12, n_labels)) < random.choice([0, 0.2, 0.6], n_labels)).astype(np.float32))
+
+
+def test_arithmetic_means_by_hand() -> None:
+    """F(1|0) = 2/4 and F(0|1) = 2/2; F(2|0) = 1/4 and F(0|2) = 1/1."""
+    expected = [[1, 0.75, 0.625, 0], [0.75, 1, 0, 0], [0.625, 0, 1, 0], [0, 0, 0, 0]]
+    assert pair_frequencies(Y).toarray().tolist() == expected
+
+
+def test_geometric_means_by_hand() -> None:
+    half = 0.5**0.5
+    expected = [[1, half, 0.5, 0], [half, 1, 0, 0], [0.5, 0, 1, 0], [0, 0, 0, 0]]
+    assert np.allclose(pair_frequencies(Y, "geometric").toarray(), expected, atol=1e-7)
+
+
+@given(st.integers(0, 10_000))
+def test_the_matrices_of_the_paper(seed: int) -> None:
+    """½(A Z⁻¹ + Z⁻¹ A) of section 3.2, and √(F(y|y') F(y'|y)) of theorem B.1, by counting."""
+    sets = random_sets(seed).toarray().astype(bool)
+    n_labels = sets.shape[1]
+    F = np.zeros((n_labels, n_labels))  # F[y, other] = F(y | other)
+    for y in range(n_labels):
+        for other in range(n_labels):
+            if sets[:, other].any():
+                F[y, other] = sets[sets[:, other], y].mean()
+    assert np.allclose(pair_frequencies(random_sets(seed)).toarray(), (F + F.T) / 2, atol=1e-6)
+    assert np.allclose(pair_frequencies(random_sets(seed), "geometric").toarray(), np.sqrt(F * F.T), atol=1e-6)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@given(st.integers(0, 10_000))
+def test_symmetric_with_ones_where_labels_have_samples(mean: str, seed: int) -> None:
+    sets = random_sets(seed)
+    U = pair_frequencies(sets, mean)
+    dense = U.toarray()
+    assert np.array_equal(dense, dense.T) and dense.min() >= 0 and dense.max() <= 1 and U.dtype == np.float32
+    assert np.array_equal(dense.diagonal(), sets.sum(axis=0) > 0)
+    assert (dense > 0).sum() == U.nnz  # only pairs that stand together are stored
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.float64])
+def test_any_type_of_number_counts_alike(dtype: type) -> None:
+    many = sp.csr_array(np.ones((300, 2), np.float32))  # more than a byte can count
+    for sets in (Y, many):
+        assert np.array_equal(pair_frequencies(sets.astype(dtype)).toarray(), pair_frequencies(sets).toarray())
+    assert pair_frequencies(many.astype(dtype)).toarray().tolist() == [[1, 1], [1, 1]]
+
+
+def test_the_label_sets_are_left_alone() -> None:
+    before = Y.copy()
+    pair_frequencies(Y)
+    assert np.array_equal(before.toarray(), Y.toarray()) and before.dtype == Y.dtype
+
+
+@given(st.integers(0, 10_000), st.permutations(range(7)), st.integers(0, 7))
+def test_restricted_is_a_small_dense_table(seed: int, order: list[int], n: int) -> None:
+    U = pair_frequencies(random_sets(seed))
+    labels = np.array(order[:n], np.int32)
+    found = restricted(U, labels)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float32
+    assert np.array_equal(found, U.toarray()[np.ix_(labels, labels)])
+
+
+def test_unknown_means_are_refused() -> None:
+    with pytest.raises(SettingError, match=r'there is no mean "geometrical"\. Did you mean "geometric"'):
+        pair_frequencies(Y, "geometrical")

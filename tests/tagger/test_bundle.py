@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import longtail
+from longtail import Dataset, Labels, Tagger
+from longtail.errors import BundleError
+from longtail.tagger.bundle import MANIFEST, Bundle, contents, signed
+from longtail.topk import TopK
+
+
+@pytest.fixture
+def saved(train: Dataset, tmp_path: Path) -> Path:
+    Tagger("ovr").fit(train).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def data_file(folder: Path, part: str) -> Path:
+    return next(p for p in folder.iterdir() if p.name.startswith(part))
+
+
+def save_and_die_at(tagger: Tagger, folder: Path, step: int) -> bool:
+    """Save in a child process that is gone, without any clean-up, at the given file operation. True if it lived."""
+    child = os.fork()
+    if child == 0:
+        steps = iter(range(10**6))
+
+        def hook(event: str, args: tuple[object, ...]) -> None:
+            if event in ("open", "os.rename", "os.remove", "os.mkdir") and next(steps) == step:
+                os._exit(9)
+
+        sys.addaudithook(hook)
+        tagger.save(folder)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_kill_at_any_moment_leaves_the_old_or_the_new_bundle(train: Dataset, saved: Path, tmp_path: Path) -> None:
+    old = longtail.load(saved).topk(train.inputs)
+    tagger = Tagger("ovr", C=0.01).fit(train)
+    new = tagger.topk(train.inputs)
+    assert not np.array_equal(old.scores, new.scores)
+    seen = {"old": 0, "new": 0}
+
+    def which(best: TopK) -> str:
+        return (
+            "old"
+            if np.array_equal(best.scores, old.scores)
+            else "new"
+            if np.array_equal(best.scores, new.scores)
+            else "half"
+        )
+
+    for step in range(100):
+        shutil.copytree(saved, tmp_path / "copy")
+        alive = save_and_die_at(tagger, tmp_path / "copy", step)
+        seen[which(longtail.load(tmp_path / "copy").topk(train.inputs))] += 1
+        tagger.save(tmp_path / "copy")  # the next save clears what the dead one left
+        manifest = json.loads((tmp_path / "copy" / MANIFEST).read_text())
+        named = {MANIFEST, *(entry["file"] for entry in manifest["files"].values())}
+        assert {p.name for p in (tmp_path / "copy").iterdir()} == named
+        shutil.rmtree(tmp_path / "copy")
+        if alive:
+            break
+    assert alive and seen["old"] > 5 and seen["new"] > 1
+
+
+def test_a_first_save_that_dies_leaves_no_bundle(train: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("popularity").fit(train)
+    for step in range(100):
+        folder = tmp_path / str(step)
+        if save_and_die_at(tagger, folder, step):
+            break
+        if (folder / MANIFEST).exists():
+            assert longtail.load(folder).predict(["x"]) == tagger.predict(["x"])
+        else:
+            with pytest.raises(BundleError, match=r"no model here|no such folder"):
+                longtail.load(folder)
+    assert step > 3
+
+
+def test_an_interrupted_save_cleans_up(train: Dataset, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {p.name: p.read_bytes() for p in saved.iterdir()}
+
+    def interrupted(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
+        yield next(contents(bundle))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longtail.bundle.contents", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Tagger("ovr", C=0.1).fit(train).save(saved)
+    with pytest.raises(KeyboardInterrupt):
+        Tagger("ovr").fit(train).save(tmp_path / "other")
+    assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("part", ["model", "features", "labels"])
+def test_every_flipped_byte_is_detected(saved: Path, part: str) -> None:
+    path = data_file(saved, part)
+    content = path.read_bytes()
+    for at in (0, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(BundleError, match="damaged"):
+            longtail.load(saved)
+    path.write_bytes(content[:-1])
+    with pytest.raises(BundleError, match="damaged"):
+        longtail.load(saved)
+    path.unlink()
+    with pytest.raises(BundleError, match="missing"):
+        longtail.load(saved)
+
+
+def test_every_flipped_byte_of_the_manifest_is_detected(saved: Path) -> None:
+    path = saved / MANIFEST
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(BundleError):
+            longtail.load(saved)
+
+
+def test_labels_may_hold_any_character(tmp_path: Path) -> None:
+    names = ["a\u2028b", "c\u0085d", "\u2029", "tab\t", "null\x00"]
+    data = Dataset.from_texts(["one two", "two three"], [names, ["x"]])
+    Tagger("popularity").fit(data).save(tmp_path / "m")
+    assert longtail.load(tmp_path / "m").known_labels.names == (*names, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"format": 99}, "has format 99, this longtail reads up to 1"),
+        ({"method": "oracle"}, 'no method "oracle"'),
+        ({"settings": {"zeta": 1}}, 'no setting "zeta"'),
+        ({"files": {"model.safetensors": {"file": "../model-000000000000.safetensors"}}}, "names a foreign file"),
+    ],
+)
+def test_strange_manifests_are_refused(saved: Path, change: dict[str, object], found: str) -> None:
+    path = saved / MANIFEST
+    manifest = json.loads(path.read_text())
+    del manifest["sha256"]
+    path.write_bytes(signed(manifest))
+    longtail.load(saved)
+    path.write_bytes(signed({**manifest, **change}))
+    with pytest.raises(BundleError, match=found):
+        longtail.load(saved)
+    path.write_text("{")
+    with pytest.raises(BundleError, match="manifest is damaged"):
+        longtail.load(saved)
+
+
+def test_where_there_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="no such folder"):
+        longtail.load(tmp_path / "nothing")
+    with pytest.raises(BundleError, match="no model here"):
+        longtail.load(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BundleError, match="this is a file"):
+        longtail.load(tmp_path / "file")
+
+
+def test_other_peoples_files_are_never_touched(train: Dataset, saved: Path, tmp_path: Path) -> None:
+    tagger = Tagger("popularity").fit(train)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    with pytest.raises(BundleError, match=r"not a bundle and holds other files \(chapter.txt"):
+        tagger.save(tmp_path / "thesis")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BundleError, match="this is a file"):
+        tagger.save(tmp_path / "file")
+    (saved / "notes.md").write_text("mine")
+    tagger.save(saved)
+    assert (saved / "notes.md").read_text() == "mine"
+
+
+def test_the_same_training_gives_the_same_bytes(train: Dataset, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Tagger("ovr").fit(train).save(tmp_path / name)
+    first, second = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("a", "b"))
+    assert first == second
+
+
+def test_label_texts_and_parents_are_kept(tmp_path: Path) -> None:
+    known = Labels(("a\nb", "ü"), ("text", ""), ((), ("a\nb",)))
+    data = Dataset.from_texts(["one two", "two three"], [["a\nb"], ["ü"]], known=known)
+    Tagger("popularity").fit(data).save(tmp_path / "m")
+    assert longtail.load(tmp_path / "m").labels == known
+
+
+def test_nothing_in_a_bundle_is_executable(saved: Path) -> None:
+    assert {p.suffix for p in saved.iterdir()} == {".json", ".jsonl", ".safetensors"}
+    assert not any(p.stat().st_mode & 0o111 for p in saved.iterdir())
