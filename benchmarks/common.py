@@ -1,5 +1,8 @@
-"""What the benchmarks share: corpora, clocks, memory, matrices on disk, tables. Needs numpy and scipy only, so that it
-can be imported in a peer's environment too; longtail itself is imported where it is used."""
+"""Functions that benchmarks share: corpora, timing, memory, matrices on disk, tables.
+
+Only numpy and scipy are imported, so that this module can also be used in the environment of a peer; longtail is imported
+where it is needed.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +30,24 @@ MB = 1e6
 Row = dict[str, Any]
 
 
-def corpus(name: str, split: str = "train") -> Dataset:
-    """One side of a corpus in the folder that LONGTAIL_DATA names."""
+def read_corpus(name: str, split: str = "train") -> Dataset:
+    """Read the training or test data of a corpus in the folder LONGTAIL_DATA."""
     import longtail
 
     folder = Path(os.environ.get("LONGTAIL_DATA", ROOT.parent / "shared" / "data")) / name
     found = sorted(folder.glob(f"{split}.*"))
     if not found:
-        sys.exit(f"There is no {split}.* in {folder}. Set LONGTAIL_DATA to the folder that holds the corpora.")
+        sys.exit(f"There is no {split}.* in {folder}. Set LONGTAIL_DATA to the folder of the corpora.")
     return longtail.read(found[0])
 
 
-def cache() -> Path:
-    """Where what takes long to make is kept: the peers' environments, synthetic corpora."""
+def get_cache_folder() -> Path:
+    """Return the folder for results that take long to compute: the environments of the peers, synthetic corpora."""
     return Path(os.environ.get("LONGTAIL_CACHE", ROOT / ".cache" / "peers"))
 
 
 class Stopwatch:
-    """Wall and CPU seconds of a block; CPU counts all threads of this process."""
+    """Measures wall and CPU seconds of a block; CPU seconds of all threads of this process."""
 
     def __enter__(self) -> Stopwatch:
         self.wall, self.cpu = -time.perf_counter(), -time.process_time()
@@ -55,8 +58,8 @@ class Stopwatch:
         self.cpu += time.process_time()
 
 
-def best_of(repeat: int, work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """The last result of some runs, and the least wall and CPU seconds one of them took."""
+def time_best(repeat: int, work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Run a function several times. Returns its last result and the smallest wall and CPU seconds of a run."""
     walls, cpus = [], []
     for _ in range(repeat):
         with Stopwatch() as watch:
@@ -66,18 +69,18 @@ def best_of(repeat: int, work: Callable[[], Any]) -> tuple[Any, float, float]:
     return result, min(walls), min(cpus)
 
 
-def median_ms(one: Callable[[int], Any], n: int, warm: int = 20) -> float:
-    """The median milliseconds of the calls ``one(0)`` … ``one(n - 1)``, after some that do not count."""
-    took = []
-    for i in [*range(min(warm, n)), *range(n)]:
+def time_median_ms(work: Callable[[int], Any], n: int, n_warm_up: int = 20) -> float:
+    """Return the median milliseconds of the calls ``work(0)`` … ``work(n - 1)``, after some calls to warm up."""
+    seconds = []
+    for i in [*range(min(n_warm_up, n)), *range(n)]:
         with Stopwatch() as watch:
-            one(i)
-        took.append(watch.wall)
-    return 1e3 * float(np.median(took[-n:]))
+            work(i)
+        seconds.append(watch.wall)
+    return 1e3 * float(np.median(seconds[-n:]))
 
 
-def saved(tagger: Any) -> tuple[Any, float]:
-    """A tagger as it is after saving and loading, with one thread, and the MB that it takes on disk."""
+def save_and_load(tagger: Any) -> tuple[Any, float]:
+    """Save and load a tagger. Returns the loaded one, with one thread, and its size on disk in MB."""
     import longtail
 
     with tempfile.TemporaryDirectory() as folder:
@@ -85,14 +88,14 @@ def saved(tagger: Any) -> tuple[Any, float]:
         n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
         tagger = longtail.load(folder)
     if "threads" in tagger.model.param_names():
-        tagger.model.set_params(threads=1)  # of the machine, so not saved
+        tagger.model.set_params(threads=1)  # not saved, because it depends on the machine
     return tagger, n_bytes / MB
 
 
-def memory(field: str) -> float:
-    """MB of this process: ``VmRSS`` now, ``VmHWM`` at most so far.
+def read_memory(field: str) -> float:
+    """Return the memory of this process in MB: ``VmRSS`` is the current value, ``VmHWM`` the peak.
 
-    ``ru_maxrss`` serves only where there is no /proc: Linux hands it down from the parent that started the process.
+    ``ru_maxrss`` is used only if there is no /proc: on Linux it is inherited from the parent process.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -102,8 +105,8 @@ def memory(field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / MB
 
 
-def size(matrix: sp.csr_array) -> float:
-    """MB that the arrays of a matrix take."""
+def count_megabytes(matrix: sp.csr_array) -> float:
+    """Return the size of the arrays of a matrix in MB."""
     return float(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes) / MB
 
 
@@ -118,61 +121,63 @@ def load(folder: Path | str, *names: str) -> list[sp.csr_array]:
     return [sp.csr_array(sp.load_npz(Path(folder) / f"{name}.npz")) for name in names]
 
 
-def difference(first: sp.csr_array, second: sp.csr_array) -> float:
-    """The largest absolute difference of two matrices; infinite if their shapes differ."""
+def compute_difference(first: sp.csr_array, second: sp.csr_array) -> float:
+    """Return the largest absolute difference of two matrices; infinite if their shapes differ."""
     return float(np.abs(first - second).max()) if first.shape == second.shape else float("inf")
 
 
-def accuracy(ids: np.ndarray, Y: sp.csr_array, Y_test: sp.csr_array) -> Row:
-    """P@k and PSP@k of predicted label ids; propensities are those of the training labels Y."""
+def score_predictions(ids: np.ndarray, Y: sp.csr_array, Y_test: sp.csr_array) -> Row:
+    """Compute P@k and PSP@k of predicted label ids; the propensities are those of the training labels Y."""
     from longtail import TopK
-    from longtail.labelspace.propensity import inverse_propensity
-    from longtail.metrics.ranking import per_sample
+    from longtail.labelspace.propensity import compute_inverse_propensity
+    from longtail.metrics.ranking import score_samples
 
-    weights = inverse_propensity(np.bincount(Y.indices, minlength=Y_test.shape[1]), Y.shape[0])
-    values = per_sample(TopK(ids, np.zeros(ids.shape)), Y_test, weights).values()
+    weights = compute_inverse_propensity(np.bincount(Y.indices, minlength=Y_test.shape[1]), Y.shape[0])
+    values = score_samples(TopK(ids, np.zeros(ids.shape)), Y_test, weights).values()
     return {name: value for name, value in values.items() if name.startswith(("P@", "PSP@"))}
 
 
-def by_rank(values: Row) -> Row:
-    """P@k and PSP@k, each in one cell of a table."""
+def format_by_rank(values: Row) -> Row:
+    """Put P@k and PSP@k into one cell each."""
     return {f"{metric}@1/3/5": "/".join(f"{values[f'{metric}@{k}']:.2f}" for k in (1, 3, 5)) for metric in ("P", "PSP")}
 
 
-def arguments(description: str | None, repeat: int | None = 3) -> argparse.ArgumentParser:
-    """The options that benchmarks share; none to repeat where ``repeat`` is None."""
+def make_parser(description: str | None, repeat: int | None = 3) -> argparse.ArgumentParser:
+    """Make a parser with the options that benchmarks share; without --repeat if ``repeat`` is None."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     if repeat is not None:
-        parser.add_argument("--repeat", type=int, default=repeat, help="runs of each; the best counts (%(default)s)")
+        parser.add_argument(
+            "--repeat", type=int, default=repeat, help="runs of each; the best is reported (default %(default)s)"
+        )
     return parser
 
 
-def note(message: str) -> None:
-    """Tell how far it has come, on stderr."""
+def print_progress(message: str) -> None:
+    """Print a message to stderr."""
     print(message, file=sys.stderr, flush=True)
 
 
 def report(tables: dict[str, Sequence[Row]], notes: Iterable[str], to: Path | None) -> None:
-    """Print tables (title -> rows) in Markdown and remarks below them; write all as JSON if asked to."""
+    """Print tables (rows by title) in Markdown and notes below them; also write them to a JSON file if ``to`` is given."""
     notes = list(notes)
     for title, rows in tables.items():
         print(f"\n{title}\n")
-        print(markdown(rows))
-    print("\n" + "\n".join(f"- {remark}" for remark in notes))
+        print(format_markdown(rows))
+    print("\n" + "\n".join(f"- {note}" for note in notes))
     if to:
         to.write_text(json.dumps({**tables, "notes": notes}, indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """Rows as a table; columns in order of appearance."""
+def format_markdown(rows: Sequence[Row]) -> str:
+    """Format rows as a table, with columns in order of appearance."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [columns, ["---"] * len(columns), *([shown(row.get(name, "")) for name in columns] for row in rows)]
+    lines = [columns, ["---"] * len(columns), *([format_value(row.get(name, "")) for name in columns] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def shown(value: Any) -> str:
-    """A cell; numbers with three digits or more, as many as say something."""
+def format_value(value: Any) -> str:
+    """Format a cell; numbers with at least three significant digits."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     if abs(value) < 1e-3:

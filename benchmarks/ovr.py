@@ -1,7 +1,7 @@
 """One-vs-rest: longtail's block solver against LibMultiLabel's (liblinear, one label at a time).
 
-Both get the same rows of length 1 and the same number of threads, each in a process of its own, by turns. LibMultiLabel
-runs with the options of its own examples, and once more with the algorithm and the stopping rule that longtail has.
+Both get the same vectors of length 1 and the same number of threads. They run alternately, each in its own process.
+LibMultiLabel runs with the options of its examples, and again with the algorithm and the stopping rule of longtail.
 """
 
 from __future__ import annotations
@@ -12,12 +12,25 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from common import MB, THREADS, Row, Stopwatch, accuracy, arguments, by_rank, corpus, load, note, report, save
+from common import (
+    MB,
+    THREADS,
+    Row,
+    Stopwatch,
+    format_by_rank,
+    load,
+    make_parser,
+    print_progress,
+    read_corpus,
+    report,
+    save,
+    score_predictions,
+)
 from peers import run
 
 CORPORA = ("bibtex", "delicious")
 K = 5
-CHUNK = 2000  # LibMultiLabel scores all labels of so many samples at once
+CHUNK = 2000  # samples that LibMultiLabel scores at once, for all labels
 OPTIONS = {
     "LibMultiLabel 1vsrest, its example": "-s 2 -B 1 -e 0.0001 -q -m 2",
     "LibMultiLabel 1vsrest, as longtail": "-s 1 -B 1 -e 0.1 -q -m 2",
@@ -38,6 +51,7 @@ def warm_up() -> dict[str, float]:
 def train_longtail(folder: str) -> Row:
     """Train, predict and save with longtail."""
     warm_up()
+    from longtail.data.dataset import Labels
     from longtail.models.ovr import OneVsRest
     from longtail.tagger.bundle import Bundle, save_bundle
 
@@ -47,8 +61,8 @@ def train_longtail(folder: str) -> Row:
     with Stopwatch() as predicting:
         best = model.topk(X_test, K)
     bundle = Path(folder) / "bundle"
-    save_bundle(Bundle({}, {"model": model.state()}, []), bundle)
-    return measured(folder, training, predicting, sum(p.stat().st_size for p in bundle.iterdir()), best.ids)
+    save_bundle(Bundle({}, {"model": model.state()}, Labels(())), bundle)
+    return collect_results(folder, training, predicting, sum(p.stat().st_size for p in bundle.iterdir()), best.ids)
 
 
 def train_libmultilabel(folder: str, options: str) -> Row:
@@ -57,7 +71,7 @@ def train_libmultilabel(folder: str, options: str) -> Row:
     import scipy.sparse as sp
     from libmultilabel import linear
 
-    psutil.cpu_count = lambda logical=True: THREADS  # its one way to set the number of threads
+    psutil.cpu_count = lambda logical=True: THREADS  # the only way to set its number of threads
     X, Y, X_test = (sp.csr_matrix(m, dtype=np.float64) for m in load(folder, "X", "Y", "X_test"))
     with Stopwatch() as training:
         model = linear.train_1vsrest(Y, X, options=options, verbose=False)
@@ -66,39 +80,39 @@ def train_libmultilabel(folder: str, options: str) -> Row:
         starts = range(0, X_test.shape[0], CHUNK)
         scores = (linear.predict_values(model, X_test[start : start + CHUNK]) for start in starts)
         ids = np.concatenate([linear.get_topk_labels(part, names, K)[0] for part in scores])
-    return measured(folder, training, predicting, len(pickle.dumps(model)), ids)
+    return collect_results(folder, training, predicting, len(pickle.dumps(model)), ids)
 
 
-def measured(folder: str, training: Stopwatch, predicting: Stopwatch, n_bytes: int, ids: np.ndarray) -> Row:
-    """What a training process hands back; the predictions go to a file."""
+def collect_results(folder: str, training: Stopwatch, predicting: Stopwatch, n_bytes: int, ids: np.ndarray) -> Row:
+    """The measurements of a training process; the predictions go to a file."""
     np.save(Path(folder) / "ids.npy", ids)
     return {"train": training.wall, "CPU": training.cpu, "predict": predicting.wall, "MB": n_bytes / MB}
 
 
 def compare(name: str, repeat: int, env: dict[str, str]) -> list[Row]:
-    """All systems on one corpus, by turns; the best time of each."""
+    """All systems on one corpus, alternately; the best time of each."""
     from longtail.features.normaliser import Normaliser
 
-    train, test = corpus(name), corpus(name, "test")
+    train, test = read_corpus(name), read_corpus(name, "test")
     runs: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save(folder, X=Normaliser().transform(train.X), Y=train.Y, X_test=Normaliser().transform(test.X))
         for turn in range(repeat):
             for system in (OURS, *OPTIONS):
-                note(f"{name}: {system}, run {turn + 1} of {repeat}")
+                print_progress(f"{name}: {system}, run {turn + 1} of {repeat}")
                 if system == OURS:
                     done = run("longtail", train_longtail, env=env, folder=temporary)
                 else:
                     done = run("libmultilabel", train_libmultilabel, folder=temporary, options=OPTIONS[system])
-                row = {**done.result, "peak": done.peak, **by_rank(accuracy(np.load(folder / "ids.npy"), train.Y, test.Y))}
-                runs.setdefault(system, []).append(row)
+                metrics = score_predictions(np.load(folder / "ids.npy"), train.Y, test.Y)
+                runs.setdefault(system, []).append({**done.result, "peak": done.peak, **format_by_rank(metrics)})
     ours = min(row["train"] for row in runs[OURS])
-    return [summary(name, system, rows, ours) for system, rows in runs.items()]
+    return [summarise(name, system, rows, ours) for system, rows in runs.items()]
 
 
-def summary(name: str, system: str, rows: list[Row], ours: float) -> Row:
-    """A line of the table: the best time of the repeated runs, the most memory."""
+def summarise(name: str, system: str, rows: list[Row], ours: float) -> Row:
+    """A row of the table: the best time of the repeated runs, the largest memory."""
     best = {key: min(row[key] for row in rows) for key in ("train", "CPU", "predict")}
     return {
         "corpus": name,
@@ -115,7 +129,7 @@ def summary(name: str, system: str, rows: list[Row], ours: float) -> Row:
 
 def main() -> None:
     """Run and print."""
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
@@ -126,8 +140,8 @@ def main() -> None:
         ]
         rows = [row for name in given.corpus or CORPORA for row in compare(name, given.repeat, env)]
     notes = [
-        f"{THREADS} threads; best of {given.repeat} runs by turns; Python {sys.version.split()[0]}",
-        "train s is wall time without reading, imports and compiling (second table); predict: top-5, all test samples",
+        f"{THREADS} threads; best of {given.repeat} alternating runs; Python {sys.version.split()[0]}",
+        "train s: wall time without reading, imports and compiling (second table); predict: top-5, all test samples",
         "model MB: longtail's bundle (weights below 0.05 dropped, float32), LibMultiLabel's pickle (dense, float64)",
     ]
     report({"One-vs-rest": rows, "Compiling: a tiny problem in a fresh process": warm_ups}, notes, given.json)

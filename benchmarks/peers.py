@@ -1,4 +1,4 @@
-"""The peers: an environment for each, and work done there in a process of its own.
+"""Run other libraries: a separate environment for each, and a separate process for each task.
 
 A piece of work is a function of a benchmark script that takes and returns what JSON can hold; matrices travel as files.
 This file is also the program that runs in the new process: ``python peers.py module function arguments result``.
@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, THREADS, cache, memory, note
+from common import ROOT, THREADS, get_cache_folder, print_progress, read_memory
 
 PINS = {
     "faiss": ["faiss-cpu==1.15.1", "numpy", "scipy"],
+    "hnswlib": ["hnswlib==0.8.0", "numpy", "scipy"],  # has no wheel: needs a C++ compiler
     "libmultilabel": ["libmultilabel==0.10.0"],
     "libmultilabel-nn": [
         "libmultilabel[nn]==0.10.0",
@@ -57,11 +58,11 @@ def peer_python(name: str) -> Path:
     """The Python of a peer's environment, which is made if it is not there; ``longtail`` is the one that runs now."""
     if name == "longtail":
         return Path(sys.executable)
-    folder = cache() / name
+    folder = get_cache_folder() / name
     python, stamp = folder / "bin" / "python", folder / "installed.txt"
     wanted = "\n".join(PINS[name])
     if not (stamp.exists() and stamp.read_text() == wanted):
-        note(f"making the environment of {name} in {folder}")
+        print_progress(f"making the environment of {name} in {folder}")
         clean = {**os.environ, "PYTHONPATH": ""}
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, env=clean)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -76,7 +77,7 @@ def run(
 ) -> Run:
     """Do ``work(**args)`` in a new process of a peer's Python; numerical libraries may use ``THREADS`` threads.
 
-    It is ended after so many ``seconds``, if given.
+    It is stopped after ``seconds``, if given.
     """
     limits = {f"{library}_NUM_THREADS": str(THREADS) for library in LIMITS}
     path = {"PYTHONPATH": str(ROOT / "src")} if peer == "longtail" else {"PYTHONPATH": ""}
@@ -104,7 +105,7 @@ def main() -> None:
     module, function, given, result = sys.argv[1:]
     work = getattr(importlib.import_module(module), function)
     value = work(**json.loads(Path(given).read_text()))
-    Path(result).write_text(json.dumps([value, memory("VmHWM")]))
+    Path(result).write_text(json.dumps([value, read_memory("VmHWM")]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The estimates of ``longtail choose`` beside what training took: CPU seconds, peak memory, size of the saved model.
+"""Compare the estimates of ``longtail choose`` with measurements: CPU seconds, peak memory, size of the saved model.
 
-Each method is trained in a process of its own, with one thread. The constants of the estimates were fitted to other runs:
-bibtex, delicious, reuters21578-modapte, debian-debtags, gutenberg-lcsh and finna-yso-en as wholes, and slices of 1,000,
+Each method is trained in a separate process, with one thread. The constants of the estimates were fitted to other runs:
+bibtex, delicious, reuters21578-modapte, debian-debtags, gutenberg-lcsh and finna-yso-en in full, and slices of 1,000,
 3,000 and 10,000 samples of debian-debtags, 1,500 and 6,000 of gutenberg-lcsh, 10,000 and 30,000 of finna-yso-en. The corpora
-pydoc and wordnet-hypernyms are new here, and so are the slices.
+pydoc and wordnet-hypernyms, and the slices, were not used for fitting.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import Row, Stopwatch, arguments, corpus, note, report, saved
+from common import Row, Stopwatch, make_parser, print_progress, read_corpus, report, save_and_load
 from peers import LIMITS, run
 
 if TYPE_CHECKING:
     from longtail import Dataset
 
 LINEAR, NETWORKS = ("ovr", "plt", "hierarchicalxc"), ("glas", "neuralxc")
-OF_TEXTS, SLOW = ("aplc", "secseq"), ("lightattention", "plt+minilm", "blend:attention", "aplc:minilm-tuned")
+TEXT_METHODS, SLOW = ("aplc", "secseq"), ("lightattention", "plt+dense=minilm", "blend:attention", "aplc:minilm-tuned")
 # Corpus, samples of the slice, and what is trained on it.
 RUNS = (
-    ("pydoc", 6_463, (*LINEAR, *NETWORKS, *OF_TEXTS, "blend")),
+    ("pydoc", 6_463, (*LINEAR, *NETWORKS, *TEXT_METHODS, "blend")),
     ("pydoc", 2_000, ("lightattention",)),
     ("delicious", 6_000, (*LINEAR, *NETWORKS, "blend")),
-    ("reuters21578-modapte", 1_000, (*LINEAR, *NETWORKS, *OF_TEXTS, *SLOW)),
+    ("reuters21578-modapte", 1_000, (*LINEAR, *NETWORKS, *TEXT_METHODS, *SLOW)),
     ("wordnet-hypernyms", 8_000, LINEAR),
     ("gutenberg-lcsh", 12_000, (*LINEAR, "glas")),
     ("finna-yso-en", 60_000, ("plt", "hierarchicalxc")),
@@ -37,41 +37,42 @@ RUNS = (
 WITHIN = 2.0
 
 
-def data_of(name: str, rows: int) -> Dataset:
-    """A slice of a corpus, drawn by chance."""
+def read_slice(name: str, rows: int) -> Dataset:
+    """A random slice of a corpus."""
     import longtail
 
-    data = longtail.read("builtin:pydoc") if name == "pydoc" else corpus(name)
+    data = longtail.read("builtin:pydoc") if name == "pydoc" else read_corpus(name)
     return data.take(np.sort(np.random.default_rng(7).permutation(data.n_samples)[:rows]))
 
 
 def measure(name: str, rows: int, method: str) -> Row:
-    """Train and save one method; the speed of the machine is looked at before."""
-    from longtail.choose.choice import CANDIDATES
-    from longtail.choose.machine import measured
+    """Train and save one method, after measuring the speed of the machine."""
+    from longtail import MethodSpec
+    from longtail.selection.costs import read_constants
+    from longtail.selection.machine import measure_machine
 
-    data, machine = data_of(name, rows), measured()
-    one = next(one for one in CANDIDATES if one.name == method)
-    one.tagger(0, 1).fit(data.take(np.arange(200)))  # kernels are compiled, and do not count
+    data, machine = read_slice(name, rows), measure_machine(**read_constants()["machine"])
+    spec = MethodSpec.parse(method)
+    spec.build(0, 1).fit(data.take(np.arange(200)))  # compiles the kernels, which does not count
     with Stopwatch() as training:
-        tagger = one.tagger(0, 1).fit(data)
-    return {"seconds": training.cpu, "size": saved(tagger)[1], "machine": asdict(machine)}
+        tagger = spec.build(0, 1).fit(data)
+    return {"seconds": training.cpu, "size": save_and_load(tagger)[1], "machine": asdict(machine)}
 
 
 @cache
-def profile_of(name: str, rows: int) -> Any:
-    """What the estimates look at."""
-    from longtail.choose.profile import profile
+def profile_slice(name: str, rows: int) -> Any:
+    """The profile that the estimates are based on."""
+    from longtail.selection.profile import profile_data
 
-    return profile(data_of(name, rows))
+    return profile_data(read_slice(name, rows))
 
 
-def compared(name: str, rows: int, method: str, found: Row) -> Row:
-    """Estimates and what was found, as a row of the table."""
-    from longtail.choose.costs import estimate
-    from longtail.choose.machine import Machine
+def compare_estimate(name: str, rows: int, method: str, found: Row) -> Row:
+    """A row of the table: estimates and measurements."""
+    from longtail.selection.costs import estimate
+    from longtail.selection.machine import Machine
 
-    cost = asdict(estimate(method, profile_of(name, rows), Machine(**found["machine"])))
+    cost = asdict(estimate(method, profile_slice(name, rows), Machine(**found["machine"])))
     row: Row = {"corpus": name, "samples": rows, "method": method}
     for what, unit in (("seconds", "CPU-s"), ("memory", "peak MB"), ("size", "size MB")):
         row |= {f"{unit}, estimated": cost[what], unit: found[what], f"{unit}, ratio": cost[what] / found[what]}
@@ -79,10 +80,10 @@ def compared(name: str, rows: int, method: str, found: Row) -> Row:
 
 
 def main() -> None:
-    """Run what has not been run, and print."""
-    parser = arguments(__doc__, repeat=None)
+    """Run what is missing, and print the table."""
+    parser = make_parser(__doc__, repeat=None)
     parser.add_argument("--corpus", action="append", choices=sorted({name for name, _, _ in RUNS}), help="only this one")
-    parser.add_argument("--method", action="append", help="only this one; may be given again")
+    parser.add_argument("--method", action="append", help="only this one; may be repeated")
     parser.add_argument(
         "--measured", type=Path, metavar="FILE", help="runs are added to this file; those in it are not repeated"
     )
@@ -96,19 +97,19 @@ def main() -> None:
             if (given.corpus and name not in given.corpus) or (given.method and method not in given.method):
                 continue
             if (name, rows, method) not in known:
-                note(f"{name}, {rows:,} samples: {method}")
+                print_progress(f"{name}, {rows:,} samples: {method}")
                 done = run("longtail", measure, env=one_thread, name=name, rows=rows, method=method)
                 found = {"corpus": name, "rows": rows, "method": method, **done.result, "memory": done.peak}
                 known[name, rows, method] = found
                 if given.measured:
                     with given.measured.open("a") as stream:
                         stream.write(json.dumps(found) + "\n")
-            table.append(compared(name, rows, method, known[name, rows, method]))
-    report({"Estimated and measured": table}, summaries(table), given.json)
+            table.append(compare_estimate(name, rows, method, known[name, rows, method]))
+    report({"Estimated and measured": table}, summarise(table), given.json)
 
 
-def summaries(table: list[Row]) -> list[str]:
-    """How many estimates are near, and how far they are off."""
+def summarise(table: list[Row]) -> list[str]:
+    """How many estimates are within a factor of two, and the mean factor."""
     out = []
     for unit in ("CPU-s", "peak MB", "size MB"):
         ratios = [row[f"{unit}, ratio"] for row in table]

@@ -1,7 +1,7 @@
-"""Reading XC text: longtail.read against scikit-learn's load_svmlight_file, which gets the same without its header.
+"""Reading XC text: longtail.read and scikit-learn's load_svmlight_file, which gets the same file without its header.
 
-Each reads in a process of its own; longtail's kernels are compiled before. The matrices of both are compared. Then the
-memory: what a fresh process grows by while it reads a large file, over the size of the arrays that it returns.
+Each runs in a separate process; the kernels of longtail are compiled before. The matrices of both are compared. Memory is
+measured as the growth of a new process while it reads a large file, relative to the size of the arrays that it returns.
 """
 
 from __future__ import annotations
@@ -12,16 +12,29 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import MB, Row, arguments, best_of, corpus, difference, load, memory, note, report, save, size
+from common import (
+    MB,
+    Row,
+    compute_difference,
+    count_megabytes,
+    load,
+    make_parser,
+    print_progress,
+    read_corpus,
+    read_memory,
+    report,
+    save,
+    time_best,
+)
 from peers import run
 
 CORPORA = ("bibtex", "delicious")
-N_SAMPLES, N_FEATURES, N_LABELS, N_VALUES = 50_000, 100_000, 1_000, 100  # the synthetic file; values in each row
+N_SAMPLES, N_FEATURES, N_LABELS, N_VALUES = 50_000, 100_000, 1_000, 100  # the synthetic file; values per row
 GOAL_SPEED, GOAL_MEMORY = 5, 3
 
 
-def synthetic_lines(seed: int = 0) -> str:
-    """Rows with values of four decimals and one to five labels."""
+def make_lines(seed: int = 0) -> str:
+    """Make rows with values of four decimals and one to five labels."""
     random = np.random.default_rng(seed)
     lines = []
     for _ in range(N_SAMPLES):
@@ -34,14 +47,14 @@ def synthetic_lines(seed: int = 0) -> str:
 
 
 def write_corpus(name: str, path: Path) -> None:
-    """A corpus as plain text."""
+    """Write a corpus as plain text."""
     from longtail.data.write import write
 
-    write(corpus(name), path.with_suffix(""))
+    write(read_corpus(name), path.with_suffix(""))
 
 
 def write_synthetic(lines: str, copies: int, path: Path) -> None:
-    """The synthetic rows, so many times, with a header."""
+    """Write the synthetic rows ``copies`` times, with a header."""
     with path.open("w") as stream:
         stream.write(f"{N_SAMPLES * copies} {N_FEATURES} {N_LABELS}\n")
         for _ in range(copies):
@@ -49,7 +62,7 @@ def write_synthetic(lines: str, copies: int, path: Path) -> None:
 
 
 def warm_up(folder: str) -> None:
-    """Compile the reader, or load what is compiled."""
+    """Compile the kernels, or load them from the cache."""
     import longtail
 
     tiny = Path(folder) / "tiny.txt"
@@ -58,24 +71,24 @@ def warm_up(folder: str) -> None:
 
 
 def read_longtail(folder: str, repeat: int) -> Row:
-    """Seconds of longtail.read; the matrices go to files."""
+    """Time longtail.read. The matrices are written to files."""
     import longtail
 
     warm_up(folder)
-    data, wall, cpu = best_of(repeat, lambda: longtail.read(Path(folder) / "data.txt"))
+    data, wall, cpu = time_best(repeat, lambda: longtail.read(Path(folder) / "data.txt"))
     save(Path(folder), X=data.X, Y=data.Y)
     return {"wall": wall, "cpu": cpu}
 
 
 def read_sklearn(folder: str, repeat: int, n_features: int, n_labels: int) -> Row:
-    """Seconds of load_svmlight_file; the matrices go to files. Making a matrix of its label tuples is not timed."""
+    """Time load_svmlight_file. The matrices are written to files; converting the label tuples to a matrix is not timed."""
     from sklearn.datasets import load_svmlight_file
 
     def read() -> Any:
         path = str(Path(folder) / "headless.txt")
         return load_svmlight_file(path, n_features=n_features, dtype=np.float32, multilabel=True, zero_based=True)
 
-    (X, labels), wall, cpu = best_of(repeat, read)
+    (X, labels), wall, cpu = time_best(repeat, read)
     indices = np.array([int(label) for row in labels for label in row], np.int32)
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in labels])])
     Y = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(labels), n_labels))
@@ -84,22 +97,23 @@ def read_sklearn(folder: str, repeat: int, n_features: int, n_labels: int) -> Ro
 
 
 def read_once(folder: str) -> Row:
-    """Memory of a fresh process before, at the peak of, and after reading."""
+    """Measure the memory of a new process before, during and after reading."""
     import longtail
 
     warm_up(folder)
-    before = memory("VmRSS")
+    before = read_memory("VmRSS")
     data = longtail.read(Path(folder) / "data.txt")
-    return {"before": before, "after": memory("VmRSS"), "peak": memory("VmHWM"), "arrays": size(data.X) + size(data.Y)}
+    arrays = count_megabytes(data.X) + count_megabytes(data.Y)
+    return {"before": before, "after": read_memory("VmRSS"), "peak": read_memory("VmHWM"), "arrays": arrays}
 
 
 def compare(name: str, folder: Path, repeat: int) -> Row:
-    """Both readers on ``data.txt``."""
+    """Compare both readers on ``data.txt``."""
     path = folder / "data.txt"
     with path.open("rb") as whole, (folder / "headless.txt").open("wb") as rest:
         _, n_features, n_labels = (int(count) for count in whole.readline().split())
         rest.write(whole.read())
-    note(f"{name}: {path.stat().st_size / MB:.0f} MB")
+    print_progress(f"{name}: {path.stat().st_size / MB:.0f} MB")
     ours = run("longtail", read_longtail, folder=str(folder), repeat=repeat).result
     given = {"n_features": n_features, "n_labels": n_labels}
     theirs = run("sklearn", read_sklearn, folder=str(folder), repeat=repeat, **given).result
@@ -113,15 +127,15 @@ def compare(name: str, folder: Path, repeat: int) -> Row:
         "ratio": theirs["wall"] / ours["wall"],
         "ratio of CPU": theirs["cpu"] / ours["cpu"],
         f"goal {GOAL_SPEED}×": "reached" if theirs["wall"] >= GOAL_SPEED * ours["wall"] else "missed",
-        "largest difference X": difference(X, X_sklearn),
-        "Y": difference(Y, Y_sklearn),
+        "largest difference X": compute_difference(X, X_sklearn),
+        "Y": compute_difference(Y, Y_sklearn),
     }
 
 
 def measure_memory(folder: Path) -> Row:
-    """Memory of reading ``data.txt``."""
+    """Measure the memory that reading ``data.txt`` takes."""
     path = folder / "data.txt"
-    note(f"memory: {path.stat().st_size / MB:.0f} MB")
+    print_progress(f"memory: {path.stat().st_size / MB:.0f} MB")
     found = run("longtail", read_once, folder=str(folder)).result
     ratio = (found["peak"] - found["before"]) / found["arrays"]
     return {
@@ -136,8 +150,8 @@ def measure_memory(folder: Path) -> Row:
 
 
 def main() -> None:
-    """Run and print."""
-    parser = arguments(__doc__, repeat=5)
+    """Run the benchmark."""
+    parser = make_parser(__doc__, repeat=5)
     parser.add_argument("--copies", type=int, default=6, help="size of the large file, in copies of the synthetic one")
     given = parser.parse_args()
     rows = []
@@ -146,14 +160,14 @@ def main() -> None:
         for name in CORPORA:
             write_corpus(name, folder / "data.txt")
             rows.append(compare(name, folder, given.repeat))
-        lines = synthetic_lines()
+        lines = make_lines()
         write_synthetic(lines, 1, folder / "data.txt")
         rows.append(compare(f"synthetic, {N_SAMPLES:,} × {N_VALUES}", folder, given.repeat))
         write_synthetic(lines, given.copies, folder / "data.txt")
         large = [measure_memory(folder)]
     notes = [
-        f"best of {given.repeat} runs, plain files in the file cache; longtail also checks every id and sorts the rows",
-        "growth is the peak of the process less its memory before; imports and compiled kernels are in that",
+        f"best of {given.repeat} runs, plain files in the file cache; longtail also checks all ids and sorts the rows",
+        "growth is the peak memory minus the memory before reading, which includes imports and compiled kernels",
     ]
     report({"Reading XC text": rows, "Memory of longtail.read": large}, notes, given.json)
 

@@ -1,6 +1,6 @@
-"""The tables of results, made from the recipes: the one in the README, and all figures in ``docs/results.md``.
+"""Render the tables of results from the recipes: the one in the README, and docs/results.md.
 
-python recipes/render.py
+python benchmarks/render_results.py
 """
 
 from __future__ import annotations
@@ -11,47 +11,53 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from longtail.data.read import BUILTIN
-from longtail.files import writing
-from longtail.recipes.recipe import COSTS, METRICS, Figures, Recipe, read_as, read_recipe
+from longtail.files import open_atomic
+from longtail.progress import format_duration
+from longtail.recipes.corpus import Corpus, read_corpora
+from longtail.recipes.files import FOLDER, Figures, read_toml
+from longtail.recipes.recipe import COSTS, METRICS, Recipe, read_recipe, recipe_paths
 from longtail.registry import METHODS
-from longtail.report.comparison import digits
-from longtail.report.text import table
+from longtail.report.comparison import format_number
+from longtail.report.text import render_table
 
-RECIPES = Path(__file__).resolve().parent
-ROOT = RECIPES.parent
+ROOT = Path(__file__).resolve().parents[1]
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
-START, END = "<!-- rendered by recipes/render.py -->\n", "<!-- end of what is rendered -->\n"
-IN_SHORT = ("P@1", "PSP@5")  # the two figures of a cell in the README
+START, END = "<!-- begin: python benchmarks/render_results.py -->\n", "<!-- end -->\n"
+
+# The table of the README: rows are specs (the first of each tuple that has a recipe on the corpus), columns are corpora.
+README_ROWS = {
+    "`ovr`": ("ovr",),
+    "`plt`": ("plt",),
+    "`glas`": ("glas",),
+    "`lightattention`": ("lightattention",),
+    "best `blend`": (
+        "blend:minilm",
+        "blend:attention",
+        'blend+members="plt, plt+ngrams=1, plt+dense=wordllama+dense_weight=0.5"',
+        "blend",
+    ),
+}
+README_CORPORA = ("delicious", "debian-debtags", "gutenberg-lcsh", "finna-yso-en")
 
 INTRODUCTION = """\
 # Results
 
-Made by `python recipes/render.py` from [recipes](recipes.md); a name leads to its recipe, and `longtail reproduce` checks
-it. All were trained on `train` and measured once on `test`, by one thread with seed 0; default settings unless others are
-named. The best of a column is bold; what was not measured is left out. Costs are those of a busy machine: CPU seconds of
-training from texts or vectors, MB of the saved model, MB that training held at most.
+Rendered by `python benchmarks/render_results.py` from [recipes](recipes.md): a name links to its recipe, and
+`longtail reproduce` checks it. Everything was trained on `train` and evaluated once on `test`, with one thread and seed 0,
+with default settings unless others are named. The best value of a column is bold. Costs were measured on a busy machine: CPU
+seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
 
-The figures of other systems come from [benchmarks](../benchmarks/README.md), by two threads. They got the vectors of the
-corpus or, of texts, TF-IDF of single words, which their seconds do not hold; `plt` with `ngrams=1`, `min_chars=2` learns
-from the same. omikuji and LibMultiLabel take no seed: their figures differ by some tenths from run to run.
+The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
+corpus or, for texts, TF-IDF of single words, which their seconds do not include; `plt+ngrams=1+min_chars=2` uses the same
+features. omikuji and LibMultiLabel take no seed: their values differ by some tenths from run to run.
 """
-MADE_HERE = """ Made of the documentation of what is installed (here Python 3.11 and
-`constraints.txt`), so elsewhere it is another one."""
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """What was learned from and measured on."""
-
-    path: Path
-    title: str
-    kind: str  # texts or vectors
-    size: Figures  # train, test, labels
+BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
+`constraints.txt`), so it differs between machines."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What another system gave, written by ``benchmarks/record_peers.py``."""
+    """The result of another system, written by ``benchmarks/record_peers.py``."""
 
     path: Path
     system: str
@@ -66,57 +72,53 @@ class Peer:
 Result = Recipe | Peer
 
 
-def recipes() -> list[Recipe]:
-    """By method, in the order of the registry; one with default settings before others."""
-    found = [read_recipe(path) for path in sorted(RECIPES.glob("*.toml"))]
+def read_recipes() -> list[Recipe]:
+    """By method, in the order of the registry; default settings first."""
+    found = [read_recipe(path) for path in recipe_paths()]
     order = list(METHODS)
-    return sorted(found, key=lambda one: (order.index(one.method), one.contestant.what))
+    return sorted(found, key=lambda one: (order.index(one.method_spec.method), one.spec))
 
 
-def peers() -> list[Peer]:
+def read_peers() -> list[Peer]:
     """By name."""
-    return sorted((read_as(Peer, path) for path in RECIPES.glob("peers/*.toml")), key=lambda one: one.system.lower())
+    return sorted((read_toml(Peer, path) for path in FOLDER.glob("peers/*.toml")), key=lambda one: one.system.lower())
 
 
-def corpora() -> list[Corpus]:
-    """Those of vectors, then those of texts; the fewer labels the sooner; the built-in one last."""
-    found = [read_as(Corpus, path) for path in RECIPES.glob("corpora/*.toml")]
-    return sorted(found, key=lambda one: (one.path.stem == "pydoc", one.kind == "texts", one.size["labels"]))
-
-
-def corpus_of(result: Result) -> str:
-    """The name of its corpus."""
+def corpus_name(result: Result) -> str:
+    """The corpus of a result."""
     return result.corpus.removeprefix(BUILTIN)
 
 
-def titled(result: Result, method: str) -> str:
-    """What it is; ``method`` is how that of a recipe is shown."""
-    if isinstance(result, Peer):
-        return f"{result.system} ({result.version})"
-    preset = [f"preset `{result.preset}`"] if result.preset else []
-    return ", ".join([method, *preset, *(f"`{name}={value}`" for name, value in result.settings.items())])
+def render_short_table(recipes: Sequence[Recipe], peers: Sequence[Peer], corpora: Sequence[Corpus]) -> str:
+    """P@1 / PSP@5 and training time: a row per method, and one for the best peer."""
+    by_spec = {(recipe.spec, corpus_name(recipe)): recipe for recipe in recipes}
+    rows: dict[str, list[Result | None]] = {}
+    for title, specs in README_ROWS.items():
+        rows[title] = [next((by_spec[s, c.name] for s in specs if (s, c.name) in by_spec), None) for c in corpora]
+    rows["best of the peers"] = [
+        max((peer for peer in peers if peer.corpus == c.name), key=lambda peer: peer.expected["P@1"], default=None)
+        for c in corpora
+    ]
+    best = [best_values(row[i] for row in rows.values()) for i in range(len(corpora))]
+    lines = []
+    for title, row in rows.items():
+        lines.append([title, *(render_cell(one, values) for one, values in zip(row, best, strict=True))])
+    names = [f"{corpus.title.split(',')[0]}, {corpus.size['labels']:,.0f} labels" for corpus in corpora]
+    return render_table(["P@1 / PSP@5, CPU time of training", *names], lines)
 
 
-def short_table(results: Sequence[Result], columns: Sequence[Corpus]) -> str:
-    """One row for each method and peer, one column for each corpus: P@1 / PSP@5."""
-    rows: dict[str, dict[str, Result]] = {}
-    for one in results:
-        method = "" if isinstance(one, Peer) else f"[`{one.method}`](docs/methods/{one.method}.md)"
-        rows.setdefault(titled(one, method), {})[corpus_of(one)] = one
-    best = {corpus.path.stem: best_of(row.get(corpus.path.stem) for row in rows.values()) for corpus in columns}
-
-    def cell(result: Result | None) -> str:
-        if result is None:
-            return ""
-        return " / ".join(shown(result, name, best[corpus_of(result)], 1) for name in IN_SHORT)
-
-    names = {corpus.path.stem: f"{corpus.title.split(',')[0]}, {corpus.size['labels']:,.0f} labels" for corpus in columns}
-    lines = [[title, *(cell(row.get(name)) for name in names)] for title, row in rows.items()]
-    return table(["P@1 / PSP@5", *names.values()], [line for line in lines if any(line[1:])])
+def render_cell(result: Result | None, best: Figures) -> str:
+    """The metrics of a cell, its training time, and the name of a peer."""
+    if result is None:
+        return ""
+    values = " / ".join(render_value(result, name, best, 1) for name in ("P@1", "PSP@5"))
+    seconds = result.cost.get("train CPU-s")
+    time = f", {format_duration(seconds)}" if seconds else ""
+    return values + time + (f" ({result.system.split()[0]})" if isinstance(result, Peer) else "")
 
 
-def best_of(results: Iterable[Result | None]) -> Figures:
-    """The largest of each figure."""
+def best_values(results: Iterable[Result | None]) -> Figures:
+    """The maximum of each metric."""
     best: Figures = {}
     for one in results:
         for name, value in (one.expected if one else {}).items():
@@ -124,44 +126,45 @@ def best_of(results: Iterable[Result | None]) -> Figures:
     return best
 
 
-def shown(result: Result, name: str, best: Figures, decimals: int) -> str:
-    """A figure, bold if none that is shown is better."""
+def render_value(result: Result, name: str, best: Figures, decimals: int) -> str:
+    """A metric, bold if it is the best of those shown."""
     if name not in result.expected:
         return ""
     value = f"{result.expected[name]:.{decimals}f}"
     return f"**{value}**" if value == f"{best[name]:.{decimals}f}" else value
 
 
-def full_table(results: Sequence[Result]) -> str:
-    """All figures on one corpus."""
-    best, rows = best_of(results), []
+def render_full_table(results: Sequence[Result]) -> str:
+    """All metrics and costs on one corpus."""
+    best, rows = best_values(results), []
     for one in results:
-        link = f"../recipes/{one.path.relative_to(RECIPES)}"
-        title = f"[{titled(one, '')}]({link})" if isinstance(one, Peer) else titled(one, f"[`{one.method}`]({link})")
-        costs = [digits(one.cost[name]) if name in one.cost else "" for name in COSTS]
-        rows.append([title, *(shown(one, name, best, 2) for name in METRICS), *costs])
-    return table(["", *METRICS, *COSTS], rows)
+        link = f"../src/longtail/recipes/{one.path.relative_to(FOLDER)}"
+        title = f"{one.system} ({one.version})" if isinstance(one, Peer) else f"`{one.spec}`"
+        costs = [format_number(one.cost[name]) if name in one.cost else "" for name in COSTS]
+        rows.append([f"[{title}]({link})", *(render_value(one, name, best, 2) for name in METRICS), *costs])
+    return render_table(["", *METRICS, *COSTS], rows)
 
 
-def rendered() -> dict[Path, str]:
-    """The files that hold tables, as they should be."""
-    results: list[Result] = [*recipes(), *peers()]
-    columns = corpora()
-    real = [corpus for corpus in columns if corpus.path.stem != "pydoc"]
+def render_files() -> dict[Path, str]:
+    """The files that hold tables, with up-to-date tables."""
+    recipes, peers, corpora = read_recipes(), read_peers(), read_corpora()
     parts = [INTRODUCTION]
-    for corpus in columns:
+    for corpus in corpora:
         train, test, labels = (f"{corpus.size[name]:,.0f}" for name in ("train", "test", "labels"))
-        what = f"{corpus.kind.capitalize()}: {train} to learn from, {test} to measure on; {labels} labels."
-        here = [one for one in results if corpus_of(one) == corpus.path.stem]
-        parts.append(f"## {corpus.title}\n\n{what if corpus in real else what + MADE_HERE}\n\n{full_table(here)}\n")
+        facts = f"{corpus.kind.capitalize()}: {train} for training, {test} for testing; {labels} labels."
+        note = facts if corpus.sha256 else facts + BUILT_HERE
+        here = [one for one in [*recipes, *peers] if corpus_name(one) == corpus.name]
+        parts.append(f"## {corpus.title}\n\n{note}\n\n{render_full_table(here)}\n")
+    shown = [next(corpus for corpus in corpora if corpus.name == name) for name in README_CORPORA]
     block = re.compile(re.escape(START) + ".*?" + re.escape(END), re.DOTALL)
-    readme, n_blocks = block.subn(lambda _: f"{START}\n{short_table(results, real)}\n\n{END}", README.read_text("utf-8"))
+    content = f"{START}\n{render_short_table(recipes, peers, shown)}\n\n{END}"
+    readme, n_blocks = block.subn(lambda _: content, README.read_text("utf-8"))
     if n_blocks != 1:
-        raise SystemExit(f"{README} must have one place between {START!r} and {END!r}")
+        raise SystemExit(f"{README} must have one block between {START!r} and {END!r}")
     return {README: readme, PAGE: "\n".join(parts)}
 
 
 if __name__ == "__main__":
-    for path, text in rendered().items():
-        with writing(path) as stream:
+    for path, text in render_files().items():
+        with open_atomic(path) as stream:
             stream.write(text.encode())

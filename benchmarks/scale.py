@@ -1,6 +1,6 @@
 """How the cost of label trees grows with the number of labels: one tree on synthetic corpora of 10k, 100k and 670k labels.
 
-Prints a table and draws ``docs/plt-scaling.svg``: CPU seconds against labels, beside n log n, with the peak memory.
+Prints a table and draws ``docs/plt-scaling.svg``: CPU seconds against labels, with a line for n log n and the peak memory.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 from math import log, log10
 from pathlib import Path
 
-from common import MB, THREADS, Row, Stopwatch, arguments, note, report
+from common import MB, THREADS, Row, Stopwatch, make_parser, print_progress, report
 from peers import run
-from synthetic import SIZES, synthetic
+from synthetic import SIZES, load_synthetic
 
 WIDTH, HEIGHT, MARGIN, RIGHT = 720, 400, 60, 140
 
 
 def measure(n_labels: int) -> Row:
     """Train one tree and predict."""
-    from longtail.labelspace.propensity import inverse_propensity
-    from longtail.metrics.ranking import per_sample
-    from longtail.models.plt import LabelTrees
+    from longtail.labelspace.propensity import compute_inverse_propensity
+    from longtail.metrics.ranking import score_samples
+    from longtail.models.plt.model import LabelTrees
 
-    X, Y, X_test, Y_test = synthetic(n_labels)
+    X, Y, X_test, Y_test = load_synthetic(n_labels)
     with Stopwatch() as training:
         model = LabelTrees(n_trees=1, threads=THREADS).fit(X, Y)
     with Stopwatch() as predicting:
         best = model.topk(X_test, 5)
-    values = per_sample(best, Y_test, inverse_propensity(model.label_counts, model.n_samples)).values()
+    values = score_samples(best, Y_test, compute_inverse_propensity(model.label_counts, model.n_samples)).values()
     return {
         "labels": n_labels,
         "samples": X.shape[0],
@@ -38,8 +38,8 @@ def measure(n_labels: int) -> Row:
     }
 
 
-def drawing(rows: list[Row]) -> str:
-    """CPU seconds against labels, beside n log n, both axes logarithmic, as an SVG picture."""
+def draw(rows: list[Row]) -> str:
+    """CPU seconds against labels and a line for n log n, with logarithmic axes, as SVG."""
     low, high = log10(rows[0]["labels"]), log10(rows[-1]["labels"])
     seconds = [row["train CPU-s"] for row in rows]
     line = [seconds[0] * row["labels"] * log(row["labels"]) / (rows[0]["labels"] * log(rows[0]["labels"])) for row in rows]
@@ -72,13 +72,13 @@ def drawing(rows: list[Row]) -> str:
 
 def main() -> None:
     """Run, print and draw."""
-    parser = arguments(__doc__, repeat=None)
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here")
+    parser = make_parser(__doc__, repeat=None)
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture to this file")
     given = parser.parse_args()
     rows = []
     for n_labels in SIZES:
-        note(f"{n_labels:,} labels")
-        synthetic(n_labels)  # made before the memory of the training process is measured
+        print_progress(f"{n_labels:,} labels")
+        load_synthetic(n_labels)  # generated before the training process, whose memory is measured
         done = run("longtail", measure, n_labels=n_labels)
         rows.append({**done.result, "peak MB": done.peak})
     first = rows[0]
@@ -87,7 +87,7 @@ def main() -> None:
         row["CPU-s / n log n"] = row["train CPU-s"] / first["train CPU-s"] / growth
     report({"One tree at scale": rows}, [f"{THREADS} threads, seed 0, default settings but one tree"], given.json)
     if given.svg:
-        given.svg.write_text(drawing(rows))
+        given.svg.write_text(draw(rows))
 
 
 if __name__ == "__main__":

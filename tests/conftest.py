@@ -12,8 +12,8 @@ import torch
 from hypothesis import settings
 
 from longtail import Dataset, Labels
-from longtail.choose import choice
-from longtail.choose.profile import Profile, Terms
+from longtail.selection import plan
+from longtail.selection.profile import Profile, Terms
 
 # The first call of a kernel compiles it, so no deadline; the same examples every time, so that a failure can be repeated.
 settings.register_profile("longtail", deadline=None, derandomize=True)
@@ -30,26 +30,26 @@ PACKAGES = Profile(  # as debian-debtags is
     n_samples=24_309,
     n_labels=596,
     n_pairs=89_693,
-    n_fresh=24_106,
-    n_together=597_193,
+    n_distinct=24_106,
+    n_cooccurrences=597_193,
     median_samples=25,
     rare=0.15,
     n_bytes=13_000_000,
-    words=Terms(26_617, 1_132_695),
-    pairs=Terms(190_271, 2_373_609),
+    unigrams=Terms(26_617, 1_132_695),
+    bigrams=Terms(190_271, 2_373_609),
     lengths=(30.0, 60.0, 111.0),
 )
 VECTORS = Profile(  # as bibtex is
     n_samples=4880,
     n_labels=159,
     n_pairs=11_616,
-    n_fresh=4751,
-    n_together=40_914,
+    n_distinct=4751,
+    n_cooccurrences=40_914,
     median_samples=54,
     rare=0,
     n_bytes=2_766_928,
-    words=Terms(1836, 334_250),
-    pairs=Terms(1836, 334_250),
+    unigrams=Terms(1836, 334_250),
+    bigrams=Terms(1836, 334_250),
 )
 
 
@@ -75,7 +75,7 @@ def one_thread() -> None:
 @pytest.fixture
 def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch and the weights of MiniLM, whether they are or not: for plans."""
-    monkeypatch.setattr(choice, "find_spec", lambda name: name)
+    monkeypatch.setattr(plan, "find_spec", lambda name: name)
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +96,7 @@ def vectors() -> Dataset:
     Y[np.arange(80), random.integers(0, 4, 80)] = 1
     X = Y @ random.random((5, 12)) * (random.random((80, 12)) < 0.7) + 0.05 * random.random((80, 12))
     Y[0], X[1] = 0, 0
-    return Dataset(sp.csr_array(Y), Labels.numbered(5), X=sp.csr_array(X.astype(np.float32)))
+    return Dataset(sp.csr_array(Y), Labels.from_count(5), X=sp.csr_array(X.astype(np.float32)))
 
 
 @pytest.fixture(scope="session")

@@ -1,25 +1,49 @@
-"""Errors, progress, threads, the light import."""
+"""Small parts: errors, files, CSR matrices, threads, HTML, and imports that stay fast."""
 
 from __future__ import annotations
 
-import io
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import longtail
-from longtail.errors import DataError, suggest
-from longtail.files import new_folder
-from longtail.kernels import n_threads, parallel
-from longtail.progress import Display, clock
+from longtail.csr import MAX_INT32, check_features, check_labels, compact_rows, make_indptr
+from longtail.errors import BundleError, DataError, LongtailError, MissingExtra, SettingError, suggest
+from longtail.files import check_new_folder, create_folder, find_unwritable, open_read
+from longtail.html import format_table, shorten
+from longtail.kernels import count_threads, map_parallel
+
+# Errors
 
 
 def test_a_message_says_where_what_and_how_to_fix_it() -> None:
-    assert str(DataError("it is broken", where="file:3", hint="Mend it")) == "file:3: it is broken. Mend it"
-    assert suggest("x", []) == "There are: none"
+    assert str(DataError("it is broken", where="file:3", hint="Repair it")) == "file:3: it is broken. Repair it"
+    assert str(DataError("it is broken")) == "it is broken"
+    assert suggest("x", []) == "Available: none"
     assert suggest("a7", (f"a{i}" for i in range(30))).endswith(", …")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataError("found", where="file:1:2", hint="Fix it"),
+        SettingError("found"),
+        BundleError("found", hint="Fix it"),
+        MissingExtra("pyarrow", "parquet", "Reading Parquet"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_can_be_sent_to_another_process(error: LongtailError) -> None:
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
+
+
+# Imports
 
 
 def test_public_names_exist_and_typos_do_not() -> None:
@@ -29,72 +53,129 @@ def test_public_names_exist_and_typos_do_not() -> None:
         _ = longtail.Dataste
 
 
-@pytest.mark.parametrize("code", ["import longtail", "from longtail.cli.main import parser; parser().format_help()"])
-def test_import_and_help_stay_light(code: str) -> None:
-    """Nothing heavy may load before it is needed: that is what makes `longtail --help` answer at once."""
+@pytest.mark.parametrize("code", ["import longtail", "import longtail.cli.main as m; m.build_parser().format_help()"])
+def test_import_and_help_stay_fast(code: str) -> None:
+    """Slow packages are imported only when they are needed, so that `longtail --help` answers at once."""
     check = f"import sys; {code}; print([m for m in ('numpy', 'scipy', 'numba', 'sklearn', 'torch') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 
 
-def test_no_linear_method_loads_torch() -> None:
+def test_no_linear_method_imports_torch() -> None:
     """It takes seconds, and may not be installed."""
-    names = ("tagger", "bundle", "cli.commands", "cli.demo", "models.ovr", "models.plt", "models.popularity")
+    names = (
+        "tagger.tagger",
+        "tagger.bundle",
+        "cli.commands",
+        "cli.demo",
+        "models.ovr",
+        "models.plt.model",
+        "models.popularity",
+    )
     code = "; ".join(f"import longtail.{name}" for name in names)
     check = f"import sys; {code}; print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
 
 
-def test_parallel_keeps_the_order_and_passes_errors_on() -> None:
-    assert list(parallel(lambda x: x * x, range(50), threads=3)) == [x * x for x in range(50)]
-    assert list(parallel(str, [], threads=3)) == []
+# Threads
+
+
+def test_map_parallel_keeps_the_order_and_raises_errors() -> None:
+    assert list(map_parallel(lambda x: x * x, range(50), threads=3)) == [x * x for x in range(50)]
+    assert list(map_parallel(str, [], threads=3)) == []
     with pytest.raises(ZeroDivisionError):
-        list(parallel(lambda x: 1 // x, [1, 0, 1], threads=2))
-    assert n_threads(3) == 3 and n_threads(None) >= 1
+        list(map_parallel(lambda x: 1 // x, [1, 0, 1], threads=2))
 
 
-def test_progress_in_a_log_is_plain_lines() -> None:
-    stream = io.StringIO()
-    display = Display(stream)
-    with display.stage("labels", 4) as stage:
-        stage.every = 0.0  # type: ignore[attr-defined]
-        for _ in range(4):
-            stage.advance(note="P@1 50")
-    display.say("a message")
-    lines = stream.getvalue().splitlines()
-    assert lines[0].startswith("labels:  25 %") and "left" in lines[0] and "P@1 50" in lines[0]
-    assert lines[-2].startswith("labels: done in") and lines[-1] == "a message"
-    with pytest.raises(KeyError), display.stage("labels", 4):
-        raise KeyError
-    assert "stopped" in stream.getvalue()
+def test_the_number_of_threads() -> None:
+    assert count_threads(3) == 3 and count_threads(None) >= 1
+    with pytest.raises(SettingError, match="threads is 0"):
+        count_threads(0)
 
 
-def test_progress_on_a_terminal_redraws_one_line() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    with Display(stream).stage("labels", 2) as stage:
-        stage.every = 0.0  # type: ignore[attr-defined]
-        stage.advance()
-        stage.advance()
-    assert stream.getvalue().count("\n") == 1 and "━━━" in stream.getvalue()
+# CSR matrices
 
 
-def test_clock() -> None:
-    assert [clock(s) for s in (0.04, 12.3, 119.6, 3600)] == ["0.0 s", "12 s", "2 min 0 s", "1 h 0 min"]
+def test_row_pointers_are_as_small_as_possible_or_as_requested() -> None:
+    indptr = make_indptr(np.array([2, 0, 1], np.int32))
+    assert indptr.tolist() == [0, 2, 2, 3] and indptr.dtype == np.int32
+    assert make_indptr([]).tolist() == [0]
+    assert make_indptr([2, 1], np.int64).dtype == np.int64
+    large = make_indptr(np.array([MAX_INT32, 1], np.int32))
+    assert large.dtype == np.int64 and large[-1] == 2**31
 
 
-def test_a_new_folder_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "deep" / "one") as beside:
-        (beside / "file").write_text("half")
+def test_valid_features_are_not_copied_and_invalid_ones_are_refused() -> None:
+    X = sp.csr_array(np.array([[0, 1.5], [2, 0]], np.float32))
+    assert check_features(X) is X
+    assert check_features([[True, False]]).toarray().tolist() == [[1, 0]]
+    with pytest.raises(DataError, match="row 1: a feature is not a finite number"):
+        check_features([[1.0], [np.nan]])
+    with pytest.raises(DataError, match="an array of float64 with 1 dimensions"):
+        check_features([1.0, 2.0])
+    with pytest.raises(DataError, match="values other than 0 and 1"):
+        check_labels([[2]])
+
+
+def test_checks_do_not_modify_their_input() -> None:
+    unsorted = sp.csr_array((np.ones(2, np.float32), [1, 0], [0, 2]), shape=(1, 2))
+    stored_zero = sp.csr_array((np.zeros(1, np.float32), [0], [0, 1]), shape=(1, 2))
+    assert check_features(unsorted).indices.tolist() == [0, 1] and unsorted.indices.tolist() == [1, 0]
+    assert check_labels(stored_zero).nnz == 0 and stored_zero.nnz == 1
+
+
+def test_compact_rows_selects_rows_and_their_columns() -> None:
+    X = sp.random_array((6, 9), density=0.3, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    rows = np.array([4, 1], np.int32)
+    indptr, indices, data, columns = compact_rows(X.indptr, X.indices, X.data, 9, rows)
+    assert columns.tolist() == np.unique(X[rows].indices).tolist()
+    compact = sp.csr_array((data, indices, indptr), shape=(2, len(columns)))
+    assert np.array_equal(compact.toarray(), X[rows].toarray()[:, columns])
+
+
+# Files
+
+
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), create_folder(tmp_path / "deep" / "one") as folder:
+        (folder / "file").write_text("incomplete")
         raise ZeroDivisionError
     assert list((tmp_path / "deep").iterdir()) == []
-    (tmp_path / "two").mkdir()  # an empty one may be there
-    with new_folder(tmp_path / "two") as beside:
-        (beside / "file").write_text("whole")
+    (tmp_path / "two").mkdir()  # an empty folder may exist
+    with create_folder(tmp_path / "two") as folder:
+        (folder / "file").write_text("complete")
         assert not any((tmp_path / "two").iterdir())
-    assert (tmp_path / "two" / "file").read_text() == "whole"
+    assert (tmp_path / "two" / "file").read_text() == "complete"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "two"]
+
+
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    with pytest.raises(SettingError, match="this already exists"):
+        check_new_folder(tmp_path)
+    with pytest.raises(SettingError, match=r"file: this folder is not writable"):
+        check_new_folder(tmp_path / "file" / "below")
+    assert find_unwritable(tmp_path / "new" / "deep") is None
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with (
+        pytest.raises(DataError, match=r"secret: permission denied\. Make the file readable"),
+        open_read(tmp_path / "secret"),
+    ):
+        pass
+
+
+# HTML
+
+
+def test_tables_escape_shorten_and_format() -> None:
+    html = format_table([("<i>", 1234, 0.5), ("x" * 500, True, None)], ("a&b", "n", "share"), caption="<u>")
+    assert "&lt;i&gt;" in html and "a&amp;b" in html and "&lt;u&gt;" in html and "<i>" not in html and "<u>" not in html
+    assert "<td>1,234</td><td>0.50</td>" in html and "x" * 119 + "…" in html and "x" * 120 not in html
+    assert shorten(" two\n words ") == "two words"

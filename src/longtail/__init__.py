@@ -1,4 +1,4 @@
-"""longtail: give a text, or a sparse feature vector, the few right labels out of thousands or millions."""
+"""longtail: extreme multi-label classification. Give a text, or a feature vector, the few right labels out of many."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from longtail.api import choose as choose
+    from longtail.api import compare as compare
+    from longtail.blending import blend as blend
+    from longtail.data.check import check as check
     from longtail.data.dataset import Dataset as Dataset
     from longtail.data.dataset import Labels as Labels
     from longtail.data.read import read as read
+    from longtail.data.split import split as split
     from longtail.errors import LongtailError as LongtailError
-    from longtail.tagger.blending import blended as blended
+    from longtail.estimators import TextClassifier as TextClassifier
+    from longtail.estimators import VectorClassifier as VectorClassifier
+    from longtail.nn.pretraining import pretrain as pretrain
+    from longtail.progress import set_progress as set_progress
+    from longtail.recipes.reproduce import reproduce as reproduce
+    from longtail.spec import MethodSpec as MethodSpec
     from longtail.tagger.explanation import Explanation as Explanation
     from longtail.tagger.tagger import Tag as Tag
     from longtail.tagger.tagger import Tagger as Tagger
@@ -19,27 +29,40 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public name -> module. Imported on first use, so that `import longtail` and `longtail --help` stay light.
-_WHERE = {
+# Public name -> module. Each is imported on first use, so that `import longtail` and `longtail --help` stay fast. No module
+# or folder of the package may have one of these names: importing it would replace the public name by the module.
+_MODULES = {
     "Dataset": "longtail.data.dataset",
     "Explanation": "longtail.tagger.explanation",
     "Labels": "longtail.data.dataset",
     "LongtailError": "longtail.errors",
+    "MethodSpec": "longtail.spec",
     "Tag": "longtail.tagger.tagger",
     "Tagger": "longtail.tagger.tagger",
+    "TextClassifier": "longtail.estimators",
     "TopK": "longtail.topk",
-    "blended": "longtail.tagger.blending",
+    "VectorClassifier": "longtail.estimators",
+    "blend": "longtail.blending",
+    "check": "longtail.data.check",
+    "choose": "longtail.api",
+    "compare": "longtail.api",
     "load": "longtail.tagger.tagger",
+    "pretrain": "longtail.nn.pretraining",
     "read": "longtail.data.read",
+    "reproduce": "longtail.recipes.reproduce",
+    "set_progress": "longtail.progress",
+    "split": "longtail.data.split",
 }
-__all__ = [*sorted(_WHERE), "__version__"]
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'longtail' has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

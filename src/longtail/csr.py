@@ -1,41 +1,57 @@
-"""Small tools for sparse rows that several layers need."""
-# mypy: disable-error-code="assignment"
+"""Sparse matrices in CSR form: checks, row pointers, and kernels that several methods use."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.errors import DataError
 from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel
 
-NARROW = 2**31 - 1
-ZERO = np.float32(0)
+MAX_INT32 = 2**31 - 1
+FLOAT32_ZERO = np.float32(0)
 
 
-def pointers(counts: Ints | Longs) -> Ints | Longs:
-    """Row lengths -> CSR row pointers, as narrow as they may be (scipy widens the column ids to match them).
+@overload
+def make_indptr(lengths: Sequence[int] | NDArray[Any]) -> Ints | Longs: ...
 
-    >>> pointers(np.array([2, 0, 1])).tolist()
+
+@overload
+def make_indptr(lengths: Sequence[int] | NDArray[Any], dtype: type[np.int64]) -> Longs: ...
+
+
+def make_indptr(lengths: Sequence[int] | NDArray[Any], dtype: type[np.int64] | None = None) -> Ints | Longs:
+    """Convert row lengths to CSR row pointers: row i is ``indptr[i] : indptr[i + 1]``.
+
+    :param lengths: Number of entries of each row, [n_rows].
+    :param dtype: Type of the pointers. None: int32 if they fit, else int64 (scipy converts the column ids to this type).
+
+    >>> make_indptr([2, 0, 1]).tolist()
     [0, 2, 2, 3]
     """
-    out = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=out[1:])
-    return out if out[-1] > NARROW else out.astype(np.int32)
+    indptr: Longs = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    return indptr if dtype is not None or indptr[-1] > MAX_INT32 else indptr.astype(np.int32)
 
 
 def check_features(X: Any) -> sp.csr_array:
-    """Any matrix as CSR float32: finite values, each cell once, no column outside. Kernels rely on it."""
+    """Convert a matrix of features to CSR float32 with sorted, distinct column ids, which the kernels rely on.
+
+    :param X: A sparse or dense matrix, [n_samples, n_features]. It is not modified.
+    :raises DataError: If X is not a matrix of finite numbers, or if its arrays are inconsistent.
+    """
     if not sp.issparse(X):
         X = np.asarray(X)
         if X.ndim != 2 or X.dtype.kind not in "fiub":
             found = f"the samples are an array of {X.dtype} with {X.ndim} dimensions"
-            raise DataError(found, hint="Give a matrix of numbers, a row for each sample (texts go through a Tagger)")
-    if isinstance(X, sp.csr_array) and X.dtype == np.float32 and faultless(X.indptr, X.indices, X.data, X.shape[1]):
+            raise DataError(found, hint="Give a matrix of numbers with one row per sample (or use a Tagger for texts)")
+    if isinstance(X, sp.csr_array) and X.dtype == np.float32 and _is_canonical(X.indptr, X.indices, X.data, X.shape[1]):
         return X
-    X = canonical(sp.csr_array(X, dtype=np.float32))
+    X = _make_canonical(sp.csr_array(X, dtype=np.float32))
     if not np.isfinite(X.data).all():
         row = int(np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right")) - 1
         raise DataError("a feature is not a finite number", where=f"row {row}", hint="Replace NaN and infinity")
@@ -43,22 +59,26 @@ def check_features(X: Any) -> sp.csr_array:
 
 
 def check_labels(Y: Any) -> sp.csr_array:
-    """Any indicator matrix as CSR: 1 where a label is on, each cell once, no stored zeros."""
-    Y = canonical(sp.csr_array(Y, dtype=np.float32))
+    """Convert an indicator matrix to CSR float32 with sorted, distinct column ids and without stored zeros.
+
+    :param Y: A sparse or dense matrix of 0 and 1, [n_samples, n_labels]. It is not modified.
+    :raises DataError: If Y has other values, or if its arrays are inconsistent.
+    """
+    Y = _make_canonical(sp.csr_array(Y, dtype=np.float32))
     if not np.isin(Y.data, (0, 1)).all():
-        raise DataError("Y holds values other than 0 and 1", hint="Give an indicator matrix: 1 where a label is on")
+        raise DataError("Y has values other than 0 and 1", hint="Give an indicator matrix: 1 where a sample has a label")
     if not Y.data.all():
         Y = Y.copy()
         Y.eliminate_zeros()
     return Y
 
 
-def canonical(matrix: sp.csr_array) -> sp.csr_array:
-    """The same matrix with ordered columns, each once; the given one is not changed."""
+def _make_canonical(matrix: sp.csr_array) -> sp.csr_array:
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise DataError(f"the arrays of a matrix do not fit together ({error})", hint="Make the matrix anew") from error
+        hint = "Build the matrix again, for example from a COO matrix"
+        raise DataError(f"the arrays of a sparse matrix are inconsistent ({error})", hint=hint) from error
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -66,29 +86,29 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
 
 
 @kernel
-def faultless(indptr: Ints, indices: Ints, data: Floats, n_columns: int) -> bool:
-    """Whether all is as it should be: the common case, told in one pass; for a single row scipy's checks take longer."""
+def _is_canonical(indptr: Ints, indices: Ints, data: Floats, n_columns: int) -> bool:
+    """Whether the arrays are consistent, sorted, distinct and finite. One pass: scipy's checks are slow for a single row."""
     if indptr[0] != 0 or indptr[-1] > len(indices) or indptr[-1] > len(data):
         return False
     for row in range(len(indptr) - 1):
         if indptr[row + 1] < indptr[row]:
             return False
-        before = -1
+        previous = -1
         for p in range(indptr[row], indptr[row + 1]):
-            if indices[p] <= before or not np.isfinite(data[p]):
+            if indices[p] <= previous or not np.isfinite(data[p]):
                 return False
-            before = indices[p]
-        if before >= n_columns:
+            previous = indices[p]
+        if previous >= n_columns:
             return False
     return True
 
 
 @kernel
-def local_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: Ints) -> tuple[Ints, Ints, Floats, Ints]:
-    """Some rows of a CSR matrix with only the columns that occur in them, renumbered in ascending order.
+def compact_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+    """Select rows of a CSR matrix, with only the columns that occur in them, renumbered in ascending order.
 
-    Returns indptr, indices, data, and the old id of each new column. What works on few rows then stays in cache, and costs
-    nothing for the columns of the others.
+    Returns indptr, indices, data, and the old id of each new column. Computations on few rows then stay in the cache, and
+    cost nothing for columns that do not occur.
     """
     seen = np.zeros(n_columns, np.uint8)
     n_values = 0
@@ -117,10 +137,10 @@ def local_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: 
 
 
 @fast_kernel
-def weighted_sum(indices: Ints, data: Floats, start: int, end: int, W: Floats, out: Floats) -> None:
-    """out[b] = Σ x_j W[j, b] over the non-zeros of one sample, four at a time to spare loads and stores of ``out``."""
+def sum_weighted_rows(indices: Ints, data: Floats, start: int, end: int, W: Floats, out: Floats) -> None:
+    """Compute out[b] = Σ x_j W[j, b] over the non-zeros of one sample, four at a time to save accesses to ``out``."""
     for b in range(len(out)):
-        out[b] = ZERO
+        out[b] = FLOAT32_ZERO
     by_four = start + (end - start) // 4 * 4
     for p in range(start, by_four, 4):
         x0, x1, x2, x3 = data[p], data[p + 1], data[p + 2], data[p + 3]

@@ -1,93 +1,78 @@
-"""The few kinds of error a user can meet. Each message says what was found, where, and how to fix it."""
+"""The errors that longtail raises on purpose. Each message says what was found, where, and how to fix it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
-from numbers import Integral
 from typing import Any
 
-BIG = 2**31  # a number that no sensible setting reaches
+_MAX_SUGGESTIONS = 20
 
 
 class LongtailError(Exception):
-    """Base of every error that longtail raises on purpose; the command line shows it without a traceback."""
+    """Base class of all errors that longtail raises on purpose. The command line shows them without a traceback.
+
+    :param found: What was found.
+    :param where: Where it was found: a file, with line and column if known.
+    :param hint: How to fix it.
+
+    >>> print(LongtailError("the header is missing", where="train.csv:1:1", hint="Add a first line: text,labels"))
+    train.csv:1:1: the header is missing. Add a first line: text,labels
+    """
 
     def __init__(self, found: str, *, where: str = "", hint: str = "") -> None:
-        """Compose the message as ``where: found. hint``."""
         self.found, self.where, self.hint = found, where, hint
         text = f"{where}: {found}" if where else found
         super().__init__(f"{text}. {hint}" if hint else text)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_error, (type(self), self.found, self.where, self.hint)  # so that it survives another process
+
+
+def _restore_error(cls: type[LongtailError], found: str, where: str, hint: str) -> LongtailError:
+    error = cls.__new__(cls)
+    LongtailError.__init__(error, found, where=where, hint=hint)
+    return error
+
 
 class DataError(LongtailError):
-    """Input that cannot be understood: a file, a matrix, a text."""
+    """Input that cannot be used: a file, a matrix, a text."""
 
 
 class SettingError(LongtailError):
-    """A name or value that the user chose and that does not exist or does not fit."""
+    """A setting or option that does not exist, or a value that it cannot have."""
 
 
 class BundleError(LongtailError):
-    """A saved tagger that is missing, damaged, or written by a newer longtail."""
+    """A saved tagger that is missing, damaged, or written by a newer version of longtail."""
 
 
 class MissingExtra(LongtailError):
-    """An optional dependency that is needed now and is not installed."""
+    """An optional dependency that is needed but not installed.
+
+    :param package: The package that is missing.
+    :param extra: The extra of longtail that installs it.
+    :param purpose: What needs it.
+
+    >>> print(MissingExtra("pyarrow", "parquet", "Reading Parquet"))
+    Reading Parquet needs pyarrow. Install it with: pip install 'longtail[parquet]'
+    """
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}", hint=f"Install it with: pip install 'longtail[{extra}]'")
 
 
 class CollapseWarning(UserWarning):
-    """A trained model that gives everything the same label."""
-
-
-def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
-    """The error that names the package, what it is for, and the extra that brings it."""
-    return MissingExtra(f"{purpose} needs {package}", hint=f"Install it with: pip install 'longtail[{extra}]'")
-
-
-def check_settings(
-    given: Mapping[str, Any],
-    *,
-    choices: Mapping[str, Iterable[str]] | None = None,
-    above_zero: Iterable[str] = (),
-    at_most: Mapping[str, float] | None = None,
-    below_one: Iterable[str] = (),
-    whole: Iterable[str] = (),
-) -> None:
-    """Refuse settings that cannot work; those that are None are left to the method.
-
-    choices: the values that a setting may have. above_zero: numbers above 0 and below 2^31. at_most: numbers from 0 to so
-    much. below_one: numbers from 0 to below 1. whole: whole numbers.
-
-    >>> check_settings({"epochs": 0}, above_zero=["epochs"])
-    Traceback (most recent call last):
-    longtail.errors.SettingError: epochs is 0. It must be above 0 and below 2^31
-    """
-    given = {name: value for name, value in given.items() if value is not None}
-    for name, known in (choices or {}).items():
-        if name in given and given[name] not in known:
-            raise SettingError(f'{name} is "{given[name]}"', hint=suggest(str(given[name]), known))
-    for name in above_zero:
-        if name in given and not 0 < given[name] < BIG:
-            raise SettingError(f"{name} is {given[name]}", hint="It must be above 0 and below 2^31")
-    for name, most in (at_most or {}).items():
-        if name in given and not 0 <= given[name] <= most:
-            raise SettingError(f"{name} is {given[name]}", hint=f"It must be from 0 to {most}")
-    for name in below_one:
-        if name in given and not 0 <= given[name] < 1:
-            raise SettingError(f"{name} is {given[name]}", hint="It must be from 0 to below 1")
-    for name in whole:
-        if name in given and not isinstance(given[name], Integral):
-            raise SettingError(f"{name} is {given[name]}", hint="It must be a whole number")
+    """A fitted model predicts the same label for almost every sample."""
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: the nearest right one, and all there are.
+    """Build the hint for an unknown name: the most similar choice, and all choices.
 
     >>> suggest("popularty", ["ovr", "popularity"])
-    'Did you mean "popularity"? There are: ovr, popularity'
+    'Did you mean "popularity"? Available: ovr, popularity'
     """
     names = sorted(choices)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
-    listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    return (f'Did you mean "{near[0]}"? ' if near else "") + f"There are: {listed or 'none'}"
+    listed = ", ".join(names[:_MAX_SUGGESTIONS]) + (", …" if len(names) > _MAX_SUGGESTIONS else "")
+    return (f'Did you mean "{near[0]}"? ' if near else "") + f"Available: {listed or 'none'}"

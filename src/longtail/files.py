@@ -1,4 +1,4 @@
-"""Opening what may be compressed, and writing so that a crash never leaves half a file."""
+"""Open files that may be compressed, and write files and folders atomically."""
 
 from __future__ import annotations
 
@@ -16,65 +16,72 @@ from typing import IO, Any, cast
 
 from longtail.errors import DataError, SettingError, suggest
 
-GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 STDIN = "-"
+_GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_BUFFER_BYTES = 1 << 16
 
 
 @contextmanager
-def reading(path: str | Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked if they are gzip or xz (told by content, not by name); ``-`` is standard input."""
+def open_read(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes; ``-`` is standard input.
+
+    gzip and xz are decompressed. They are recognised by their first bytes, not by the name of the file.
+    """
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == STDIN else Path(path).open("rb") as stream:
-            head, raw = peeked(stream, len(XZ))
-            if head.startswith(GZIP):
-                with gzip.open(raw) as unpacked:
-                    yield cast(IO[bytes], unpacked)
-            elif head.startswith(XZ):
-                with lzma.open(raw) as unpacked_xz:
-                    yield unpacked_xz
+            head, raw = peek(stream, len(_XZ_MAGIC))
+            if head.startswith(_GZIP_MAGIC):
+                with gzip.open(raw) as from_gzip:
+                    yield cast(IO[bytes], from_gzip)
+            elif head.startswith(_XZ_MAGIC):
+                with lzma.open(raw) as from_xz:
+                    yield from_xz
             else:
                 yield raw
     except FileNotFoundError as error:
         folder = Path(path).parent
         names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
         hint = suggest(Path(path).name, names) if names else f"The folder {folder} does not exist"
-        raise DataError("there is no such file", where=str(path), hint=hint) from error
+        raise DataError("no such file", where=str(path), hint=hint) from error
     except IsADirectoryError as error:
         hint = suggest("train", [p.name for p in Path(path).iterdir()])
         raise DataError("this is a folder, not a file", where=str(path), hint=f"Name a file in it. {hint}") from error
     except PermissionError as error:
-        raise DataError("the file may not be read", where=str(path), hint="Check its permissions") from error
+        raise DataError("permission denied", where=str(path), hint="Make the file readable for this user") from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        hint = "Fetch or make the file again"
-        raise DataError(f"the archive is truncated or damaged ({error})", where=str(path), hint=hint) from error
+        hint = "Download or create the file again"
+        raise DataError(f"the compressed file is truncated or damaged ({error})", where=str(path), hint=hint) from error
 
 
-def peeked(stream: IO[bytes], n_bytes: int) -> tuple[bytes, IO[bytes]]:
-    """The first bytes of a stream, and a stream that still has them."""
+def peek(stream: IO[bytes], n_bytes: int) -> tuple[bytes, IO[bytes]]:
+    """Read the first bytes of a stream. Returns them and a stream that starts with them again.
+
+    >>> head, stream = peek(io.BytesIO(b"PAR1 and more"), 4)
+    >>> head, stream.read()
+    (b'PAR1', b'PAR1 and more')
+    """
     head = stream.read(n_bytes)
-    return head, cast(IO[bytes], io.BufferedReader(Rejoined(head, stream), buffer_size=1 << 16))
+    return head, cast(IO[bytes], io.BufferedReader(_PrefixedStream(head, stream), buffer_size=_BUFFER_BYTES))
 
 
-class Rejoined(io.RawIOBase):
-    """Bytes that were read ahead, then the rest of their stream."""
+class _PrefixedStream(io.RawIOBase):
+    """Bytes that were already read, followed by the rest of their stream."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self.head, self.rest = head, rest
 
     def readable(self) -> bool:
-        """It can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer from the head, then from the rest."""
         part = self.head[: len(buffer)] or self.rest.read(len(buffer))
         self.head = self.head[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
 
 
-def text_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of UTF-8 text without their line ends."""
+def read_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a UTF-8 text with their numbers, from 1. Line ends and a byte order mark are removed."""
     for number, raw in enumerate(stream, 1):
         try:
             line = raw.decode("utf-8")
@@ -88,67 +95,74 @@ def text_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]
         yield number, line.rstrip("\r\n")
 
 
-def filled_lines(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[int, str]]:
-    """As ``text_lines``, without blank lines, whose numbers are left in ``blank``."""
-    for number, line in text_lines(stream, path):
+def read_nonblank_lines(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[int, str]]:
+    """Same as ``read_lines`` without the blank lines. Their numbers are appended to ``blank``."""
+    for number, line in read_lines(stream, path):
         if line.strip():
             yield number, line
         else:
             blank.append(number)
 
 
-def blank_note(blank: list[int]) -> tuple[str, ...]:
-    """What to tell about blank lines, if there are any."""
-    return (f"{len(blank):,} blank lines were passed over (the first is line {blank[0]})",) if blank else ()
+def note_blank_lines(blank: list[int]) -> tuple[str, ...]:
+    """Build the notes about skipped blank lines: one, or none if no line was blank."""
+    return (f"{len(blank):,} blank lines were skipped (the first is line {blank[0]})",) if blank else ()
 
 
 @contextmanager
-def writing(path: str | Path) -> Iterator[IO[bytes]]:
-    """Write beside and rename into place: readers see the old file or the whole new one."""
-    path = Path(path).resolve()  # what a link leads to is replaced, not the link
-    if path.exists() and not path.is_file():  # a device or a pipe cannot be renamed into place
+def open_atomic(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing bytes so that readers see either the old file or the complete new one.
+
+    The bytes go to a temporary file in the same folder, which replaces ``path`` at the end.
+    """
+    path = Path(path).resolve()  # replaces the target of a link, not the link
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
         with path.open("wb") as stream:
             yield stream
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _temporary_name(path)
     try:
-        with beside.open("wb") as stream:
+        with temporary.open("wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def new_folder(path: str | Path) -> Iterator[Path]:
-    """Write a folder beside and rename it into place: it is there as a whole, or not at all."""
+def create_folder(path: str | Path) -> Iterator[Path]:
+    """Create a folder that appears only when it is complete: yields a temporary folder, then renames it to ``path``."""
     path = Path(path).absolute()
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    beside.mkdir()
+    temporary = _temporary_name(path)
+    temporary.mkdir()
     try:
-        yield beside
-        for file in beside.iterdir():  # have it on disk before it is seen
+        yield temporary
+        for file in temporary.iterdir():  # on disk before the folder can be seen
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
-        beside.rename(path)
+        temporary.rename(path)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def check_new_folder(path: Path) -> None:
-    """Refuse a place where a new folder cannot be written; an empty one may be there."""
+    """Raise a ``SettingError`` if a new folder cannot be created at ``path``. An empty folder may exist there."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise SettingError("this is already there", where=str(path), hint="Choose a new folder, or remove this one")
-    if (closed := unwritable(path)) is not None:
-        raise SettingError("nothing can be written here", where=str(closed), hint="Choose another folder")
+        raise SettingError("this already exists", where=str(path), hint="Choose a new folder, or remove this one")
+    if (blocked := find_unwritable(path)) is not None:
+        raise SettingError("this folder is not writable", where=str(blocked), hint="Choose another folder")
 
 
-def unwritable(path: Path) -> Path | None:
-    """What is there of a path, if nothing can be written into it."""
-    above = next(p for p in (path, *path.absolute().parents) if p.exists())
-    return None if above.is_dir() and os.access(above, os.W_OK) else above
+def find_unwritable(path: Path) -> Path | None:
+    """Return the deepest existing part of a path if nothing can be created in it, otherwise None."""
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    return None if existing.is_dir() and os.access(existing, os.W_OK) else existing

@@ -1,4 +1,4 @@
-"""The one way in which this project compiles a function: to machine code, cached on disk, without the GIL."""
+"""Compiled functions (numba, cached on disk, without the GIL) and the threads that run them."""
 
 from __future__ import annotations
 
@@ -25,54 +25,57 @@ Result = TypeVar("Result")
 
 
 def kernel(function: F) -> F:
-    """Compile with strict floating-point order: for parsing and for anything compared bit by bit."""
-    return compiled(function)
+    """Compile with strict floating-point order: for parsing, and for results that must be reproducible bit by bit."""
+    return _compile(function)
 
 
 def fast_kernel(function: F) -> F:
-    """Compile so that inner loops use the vector unit. Only for code that never meets NaN or infinity.
+    """Compile so that inner loops are vectorised. Only for code that never sees NaN or infinity.
 
-    Nothing is raised where a divisor is 0: to look for it in every round of a loop would keep that loop off the vector unit.
+    A division by 0 raises no error: checking for it would prevent vectorisation.
     """
-    return compiled(function, fastmath=True, error_model="numpy")
+    return _compile(function, fastmath=True, error_model="numpy")
 
 
-def compiled(function: F, **options: Any) -> F:
-    """numba's compiler; where no folder can hold its cache, every process compiles anew."""
+def _compile(function: F, **options: Any) -> F:
     try:
-        fast: F = numba.njit(cache=True, nogil=True, **options)(function)
-    except RuntimeError:  # numba found no writable place
-        fast = numba.njit(nogil=True, **options)(function)
-    return fast
+        compiled: F = numba.njit(cache=True, nogil=True, **options)(function)
+    except RuntimeError:  # no writable folder for the cache: every process compiles again
+        compiled = numba.njit(nogil=True, **options)(function)
+    return compiled
 
 
-def n_threads(threads: int | None) -> int:
-    """The number asked for, or the cores that this process may use."""
+def count_threads(threads: int | None) -> int:
+    """Return ``threads``, or the number of cores that this process may use if it is None.
+
+    >>> count_threads(3)
+    3
+    """
     if threads is not None:
         if threads < 1:
-            raise SettingError(f"threads is {threads}", hint="It must be at least 1, or left out")
+            raise SettingError(f"threads is {threads}", hint="It must be a positive integer, or None for all cores")
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def parallel(work: Callable[[Job], Result], jobs: Iterable[Job], threads: int | None) -> Iterator[Result]:
-    """Yield ``work(job)`` for each job, in order, while threads work ahead (kernels release the GIL).
+def map_parallel(work: Callable[[Job], Result], jobs: Iterable[Job], threads: int | None) -> Iterator[Result]:
+    """Yield ``work(job)`` for each job in order, while threads compute the next ones (kernels release the GIL).
 
-    >>> list(parallel(abs, [-1, 2], threads=2))
+    >>> list(map_parallel(abs, [-1, 2], threads=2))
     [1, 2]
     """
-    count = n_threads(threads)
-    if count == 1:
+    n_threads = count_threads(threads)
+    if n_threads == 1:
         yield from map(work, jobs)
         return
-    pool = ThreadPoolExecutor(count)
+    pool = ThreadPoolExecutor(n_threads)
     try:
-        ahead: deque[Future[Result]] = deque()
+        pending: deque[Future[Result]] = deque()
         for job in jobs:
-            ahead.append(pool.submit(work, job))
-            if len(ahead) > 2 * count:  # a bounded queue: results do not pile up
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-    finally:  # after an error or Ctrl-C, do not wait for what is still running
+            pending.append(pool.submit(work, job))
+            if len(pending) > 2 * n_threads:  # limits how many results are in memory
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:  # after an error or Ctrl-C, do not wait for running jobs
         pool.shutdown(wait=False, cancel_futures=True)

@@ -1,73 +1,56 @@
-"""Features and the model that reads them: from texts or vectors to label ids."""
+"""A model with its features: from texts or feature vectors to label ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.dataset import Labels
-from longtail.errors import DataError, SettingError, suggest
-from longtail.features.autoencoder import Autoencoder, linear_autoencoder, slopes_before
-from longtail.features.mlp import Doubles
-from longtail.features.normaliser import Normaliser
-from longtail.features.tfidf import Tfidf
-from longtail.model import Spans, Valid, count
-from longtail.nn.hybrid import Hybrid, HybridSettings
+from longtail.errors import DataError, SettingError
+from longtail.extractor import MACHINE_SETTINGS, TEXT_SETTINGS, Encoded, FeatureExtractor, FeatureSettings, saved_settings
+from longtail.kernels import Floats
+from longtail.model import PartWeights, Valid, count_samples
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
-from longtail.settings import Settings, setting, settings
+from longtail.spec import SHARED_SETTINGS, MethodSpec
 from longtail.state import State
 from longtail.topk import TopK
 
-BATCH = 8192  # samples whose features are held at a time while predicting
-FIRST_LOOK = 64  # labels among which a given one is looked for first
-RUNTIME = ("threads", "device", "log", "checkpoint", "cache")  # settings of the machine, not of the model: not saved
-KINDS: dict[str, type[Tfidf | Hybrid | Normaliser]] = {"Tfidf": Tfidf, "Hybrid": Hybrid, "Normaliser": Normaliser}
-
-
-@settings
-class FeatureSettings(HybridSettings):
-    """Settings of the features of any method that reads feature vectors."""
-
-    code: int | None = setting(
-        None, "Dimension of a linear autoencoder applied to the features. None: no autoencoder.", positive=True
-    )
+SAMPLES_PER_BATCH = 8192  # samples whose features are in memory at a time while predicting
+_FIRST_K = 64  # labels among which the score of a given one is looked up first
 
 
 class Pipeline:
-    """A method with its features. Inputs are lists of texts or sparse feature vectors, checked by whoever gives them.
+    """A method and its features. Inputs are lists of texts or sparse feature vectors; the caller has checked them.
 
-    >>> pipeline = Pipeline("ovr", min_df=1).fit(["red apple", "red rose"], sp.csr_array(np.eye(2)))
+    >>> pipeline = Pipeline(MethodSpec.parse("ovr+min_df=1")).fit(["red apple", "red rose"], sp.csr_array(np.eye(2)))
     >>> pipeline.topk(["a rose"], k=1).ids.tolist()
     [[1]]
     """
 
-    def __init__(self, method: str, *, preset: str | None = None, **values: Any) -> None:
-        """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features."""
-        cls = model_class(method)
-        given = {**(cls.preset(preset) if preset else cls.presets.get("best", {})), **values}
-        text_names = FeatureSettings.param_names() if cls.input == "features" else list(RUNTIME)
-        for name in given:
-            if name not in (*cls.param_names(), *text_names, "seed"):
-                hint = suggest(name, {*cls.param_names(), *text_names})
-                raise SettingError(f'{method} has no setting "{name}"', hint=hint)
-        self.method, self._given = method, {"preset": preset, **values}
-        self.model = cls(**{name: value for name, value in given.items() if name in cls.param_names()})
-        self.text_settings = {name: value for name, value in given.items() if name in text_names and name != "code"}
-        self._asked_of_texts = [name for name in values if name in self.text_settings and name not in cls.param_names()]
-        self._code: int | None = None if "code" in cls.param_names() else given.get("code")
-        self._seed = int(given.get("seed", 0))
-        self.features: Tfidf | Hybrid | Normaliser | None = None
-        self.coder: Autoencoder | None = None
+    def __init__(self, spec: MethodSpec, *, seed: int = 0, threads: int | None = None) -> None:
+        """Build and check the model and the features; nothing is fitted."""
+        cls, values = model_class(spec.method), {**spec.resolve(), "seed": seed, "threads": threads}
+        own = set(cls.param_names())
+        self.spec = spec
+        self.model = cls(**{name: value for name, value in values.items() if name in own})
+        self.extractor: FeatureExtractor | None = None
+        if cls.input == "features":
+            names = [name for name in FeatureSettings.param_names() if name not in own or name in SHARED_SETTINGS]
+            self.extractor = FeatureExtractor(**{name: value for name, value in values.items() if name in names})
+            self.extractor.check()
+        self.model.check()
 
     def unfitted(self) -> Pipeline:
-        """Another one with the same settings, as they are now, that has learned nothing."""
-        new = Pipeline(self.method, **self._given)
-        new.model.set_params(**self.model.get_params())
-        return new
+        """Return a pipeline with the same settings that is not fitted."""
+        out = copy(self)
+        out.model = type(self.model)(**self.model.get_params())
+        out.extractor = FeatureExtractor(**self.extractor.get_params()) if self.extractor else None
+        return out
 
     def fit(
         self,
@@ -79,120 +62,104 @@ class Pipeline:
         source: str = "",
         progress: Progress = SILENT,
     ) -> Self:
-        """Learn the features, then the model. ``labels`` and ``source`` are for methods and messages that name them."""
-        self.features = self._make_features(inputs, source)
-        X = self.features.fit_transform(inputs, progress) if self.features else inputs
-        if self._code is not None:
-            self.coder = linear_autoencoder(X, self._code, self._seed)
+        """Fit the features, then the model.
+
+        :param inputs: Texts or feature vectors.
+        :param Y: Indicator matrix of their labels.
+        :param valid: Validation inputs and their labels.
+        :param labels: Names, texts and parents of the labels, for methods that use them.
+        :param source: Where the inputs come from, for error messages.
+        :param progress: Where progress is shown.
+        """
+        self.model.check_valid(valid)
+        X = self.fit_features(inputs, source=source, progress=progress)
+        encoded = None if valid is None else (self.encode(valid[0]).X, valid[1])
+        return self.fit_model(X, Y, encoded, labels=labels, progress=progress)
+
+    def fit_features(self, inputs: Any, *, source: str = "", progress: Progress = SILENT) -> Any:
+        """Fit the features and return what the model reads."""
+        self._check_kind(inputs, source)
+        return inputs if self.extractor is None else self.extractor.fit_transform(inputs, progress)
+
+    def fit_model(
+        self, X: Any, Y: sp.csr_array, valid: Valid | None, *, labels: Labels | None = None, progress: Progress = SILENT
+    ) -> Self:
+        """Fit the model to what ``fit_features`` returned; validation inputs are encoded, too."""
         self.model.labels = labels
-        held_out = None if valid is None else (self.read(valid[0]), valid[1])
-        self.model.fit(coded(self.coder, X), Y, held_out, progress=progress)
+        self.model.fit(X, Y, valid, progress=progress)
         return self
 
-    def topk(self, inputs: Any, k: int) -> TopK:
-        """The k best label ids of each text or feature vector."""
-        parts = [self.model.topk(batch, k) for batch in self.batches(inputs)]
-        return TopK(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
+    def encode(self, inputs: Any) -> Encoded:
+        """Compute the features of inputs."""
+        return Encoded(inputs, None, inputs) if self.extractor is None else self.extractor.transform(inputs)
 
-    def score(self, one: Any, label: int) -> float:
-        """The score of a label for one text, or one row of features; 0 if no search finds it."""
-        k, inputs = FIRST_LOOK, [one] if isinstance(one, str) else one
+    def encode_batches(self, inputs: Any) -> Iterator[Encoded]:
+        """Compute the features of inputs, one batch at a time. No inputs are one empty batch, which the model refuses."""
+        for start in range(0, max(count_samples(inputs), 1), SAMPLES_PER_BATCH):
+            yield self.encode(inputs[start : start + SAMPLES_PER_BATCH])
+
+    def topk(self, inputs: Any, k: int) -> TopK:
+        """Return the ids of the k best labels of each text or feature vector."""
+        return join_topk([self.model.topk(batch.X, k) for batch in self.encode_batches(inputs)])
+
+    def score(self, sample: Encoded, label: int) -> float:
+        """Return the score of a label for one encoded sample; 0 if no search finds the label."""
+        k = _FIRST_K
         while True:
-            best = self.topk(inputs, k)
+            best = self.model.topk(sample.X, k)
             found = best.scores[0, best.ids[0] == label]
             if len(found) or k >= self.model.n_labels:
                 return float(found[0]) if len(found) else 0.0
             k *= 8
 
-    def explain(self, one: Any, label: int) -> Spans:
-        """What in one text, or one row of features, speaks for a label: see ``Model.explain``.
+    def explain(self, sample: Encoded, label: int) -> PartWeights:
+        """Return the parts of one encoded sample with their contributions to a label: see ``Model.explain``."""
+        if self.extractor is not None:
+            return self.extractor.explain(sample, self.model, label)
+        return self.model.explain(sample.inputs if sp.issparse(sample.inputs) else sample.inputs[0], label)
 
-        Each place of a term gets the same part of what the term adds.
-        """
-        if self.features is None:
-            return self.model.explain(one, label)
-        x = self.features.transform([one] if isinstance(one, str) else one)
-        weights = x.data * self._slopes(x, label)
-        if isinstance(self.features, Normaliser):
-            return x.indices, x.indices + 1, weights
-        terms, starts, ends = self.features.places(one)
-        at = np.searchsorted(x.indices, terms)
-        shares = (weights / np.maximum(np.bincount(at, minlength=len(weights)), 1))[at]
-        if isinstance(self.features, Tfidf):
-            return starts, ends, shares
-        meaning = weights[x.indices >= self.features.words.n_features].sum()  # of no place: what the encoder makes of it all
-        return np.append(starts, 0), np.append(ends, 0), np.append(shares, meaning)
+    def novelty(self, sample: Encoded) -> Floats:
+        """Return how unlike the training data each sample is [n]."""
+        return self.extractor.novelty(sample, self.model) if self.extractor else self.model.novelty(sample.X)
 
-    def _slopes(self, x: sp.csr_array, label: int) -> Doubles:
-        if self.coder is None:
-            return self.model.slopes(x, label)
-        code = coded(self.coder, x)
-        return slopes_before(self.coder.encoder, x, code, self.model.slopes(code, label))
-
-    def batches(self, inputs: Any) -> Iterator[Any]:
-        """What the model reads, a batch at a time."""
-        return (coded(self.coder, batch) for batch in self.vectors(inputs))
-
-    def vectors(self, inputs: Any) -> Iterator[Any]:
-        """The features of the inputs, a batch at a time; an empty input is one empty batch, for the model to complain."""
-        for start in range(0, max(count(inputs), 1), BATCH):
-            batch = inputs[start : start + BATCH]
-            yield self.features.transform(batch) if self.features else batch
-
-    def read(self, inputs: Any) -> Any:
-        """What the model reads, all at once."""
-        return coded(self.coder, self.features.transform(inputs) if self.features else inputs)
+    def configure(self, **machine: Any) -> None:
+        """Change settings of the machine (threads, device) of the model and of the features."""
+        self.model.configure(**machine)
+        if self.extractor is not None:
+            self.extractor.configure(**machine)
 
     def about(self) -> dict[str, Any]:
-        """Method and settings, in plain types."""
-        settings = saved_settings(self.model)
-        features = (
-            {"kind": type(self.features).__name__, "settings": saved_settings(self.features)} if self.features else None
-        )
-        coder = self.coder.settings() if self.coder else None
-        return {"method": self.method, "settings": settings, "features": features, "coder": coder}
+        """Describe the method and its settings in plain types, for a bundle. Settings of the machine are left out."""
+        settings = {name: value for name, value in self.spec.settings.items() if name not in MACHINE_SETTINGS}
+        spec = MethodSpec(self.spec.method, self.spec.preset, settings)
+        features = self.extractor.about() if self.extractor else None
+        return {"spec": str(spec), "settings": saved_settings(self.model), "features": features}
 
     def state(self) -> dict[str, State]:
-        """All that was learned, as plain arrays."""
-        parts = {"model": self.model, "features": self.features, "coder": self.coder}
-        return {name: part.state() if part else {} for name, part in parts.items()}
+        """Return everything that was fitted, as plain arrays by part."""
+        return {"model": self.model.state(), **(self.extractor.state() if self.extractor else {})}
 
-    @classmethod
-    def restored(cls, about: dict[str, Any], state: dict[str, State]) -> Pipeline:
-        """From what ``about`` and ``state`` gave."""
-        out = cls(about["method"], **about["settings"])
-        if about["features"] is not None:
-            out.features = KINDS[about["features"]["kind"]](**about["features"]["settings"])
-            out.features.restore(state.get("features", {}))
-        if about.get("coder"):
-            out.coder = Autoencoder.restored(about["coder"], state["coder"])
-        out.model.restore(state["model"])
-        return out
+    def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
+        """Restore what ``about`` and ``state`` returned."""
+        self.model.set_params(**about["settings"]).restore(state["model"])
+        if self.extractor is not None:
+            self.extractor.restore(about["features"], state)
+        return self
 
-    def _make_features(self, inputs: Any, source: str) -> Tfidf | Hybrid | Normaliser | None:
-        are_texts = not sp.issparse(inputs)
-        if self.model.input == "anything" or (self.model.input == "texts" and are_texts):
-            return None
+    def _check_kind(self, inputs: Any, source: str) -> None:
+        """Check that the method, and the settings that were asked for, fit the kind of inputs."""
+        if not sp.issparse(inputs):
+            return
         if self.model.input == "texts":
-            found = f"{self.method} reads texts, the data are feature vectors"
-            raise DataError(found, where=source, hint="Choose another method, or give the texts")
-        if are_texts:
-            if self.text_settings.get("dense"):
-                return Hybrid(**self.text_settings)
-            if asked := [name for name in self._asked_of_texts if name.startswith("dense_")]:
-                raise SettingError(f'"{asked[0]}" is set, and no encoder', hint="Set dense=minilm, or leave it out")
-            return Tfidf(**{name: value for name, value in self.text_settings.items() if name in Tfidf.param_names()})
-        if self._asked_of_texts:
-            hint = "Leave it out: the data are feature vectors"
-            raise SettingError(f'the setting "{self._asked_of_texts[0]}" is for texts', hint=hint)
-        return Normaliser()
+            found = f"{self.spec.method} reads texts, the data are feature vectors"
+            raise DataError(found, where=source, hint="Choose another method, or pass the texts")
+        for name in self.spec.settings:
+            if self.extractor is not None and name in TEXT_SETTINGS and name not in self.model.param_names():
+                raise SettingError(
+                    f'the setting "{name}" is for texts', hint="Leave it out: the data are feature vectors", where=source
+                )
 
 
-def saved_settings(part: Settings) -> dict[str, Any]:
-    """The settings that a bundle holds: those of the model, not of the machine."""
-    return {name: value for name, value in part.get_params().items() if name not in RUNTIME}
-
-
-def coded(coder: Autoencoder | None, X: Any) -> Any:
-    """Feature vectors, written as codes of length 1 where there is an autoencoder."""
-    return X if coder is None else Normaliser().transform(coder.transform(X))
+def join_topk(parts: list[TopK]) -> TopK:
+    """Join the predictions of consecutive batches."""
+    return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))

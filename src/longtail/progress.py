@@ -1,49 +1,59 @@
-"""How far a long step has come, and how long it will still take."""
+"""Progress bars with an estimate of the time left: in terminals, notebooks and log files."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from importlib import import_module
+from typing import Any, TextIO
 
-WIDTH = 24
+_ENVIRONMENT = "LONGTAIL_PROGRESS"  # "0" turns progress bars off
+_BAR_WIDTH = 24  # characters
+_NAME_WIDTH = 12
+_REDRAW_SECONDS, _LOG_SECONDS = 0.1, 10.0  # time between two updates of a bar, and between two lines of a log
+
+_is_on = True  # changed by set_progress
 
 
 class Stage:
-    """One step of known length: call ``advance`` as it goes."""
+    """One stage of a long computation; its length is known."""
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Count steps done; the note (say, the current metric) is shown beside them."""
+        """Count finished steps. The note, such as the current validation score, is shown next to the bar."""
 
 
 class Progress:
-    """The silent display, and the base of the one that people see."""
+    """Silent progress, and the base class of the displays."""
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Stage]:
-        """Show one step of ``total`` units while the block runs."""
+        """Show a stage of ``total`` steps while the block runs."""
         yield Stage()
 
     def say(self, message: str) -> None:
-        """Tell one line that is not a step."""
+        """Show a message on a separate line."""
 
 
 SILENT = Progress()
 
 
 class Display(Progress):
-    """A bar that redraws itself on a terminal, plain lines elsewhere (a log file, a pipe)."""
+    """Progress on a stream: a bar that is redrawn in a terminal, plain lines elsewhere, such as in a log file.
+
+    :param stream: Where to write. None: stderr.
+    :param title: Text in front of the name of every stage.
+    """
 
     def __init__(self, stream: TextIO | None = None, title: str = "") -> None:
-        """Where to, and what to say before the name of each step, where there are steps of several."""
         self.stream, self.title = stream or sys.stderr, title
-        self.terminal = self.stream.isatty()
+        self.redraws = self.stream.isatty()
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Stage]:
-        """Show one step of ``total`` units while the block runs."""
+        """Show a stage of ``total`` steps while the block runs."""
         bar = _Bar(self, f"{self.title} {name}".lstrip(), total)
         try:
             yield bar
@@ -53,46 +63,108 @@ class Display(Progress):
         bar.close("done")
 
     def say(self, message: str) -> None:
-        """Tell one line that is not a step."""
+        """Show a message on a separate line."""
         self.stream.write(message + "\n")
         self.stream.flush()
+
+    def _draw(self, bar: _Bar, text: str, last: bool) -> None:
+        if self.redraws:
+            self.stream.write(f"\r\x1b[K{bar.format_line(text)}" + ("\n" if last else ""))
+        else:
+            self.stream.write(f"{bar.name}: {text}\n")
+        self.stream.flush()
+
+
+class NotebookDisplay(Display):
+    """Progress in the output of a notebook cell: one line for each stage, updated in place.
+
+    :param title: Text in front of the name of every stage.
+    """
+
+    def __init__(self, title: str = "") -> None:
+        super().__init__(title=title)
+        self.redraws = True
+        self._show = import_module("IPython.display").display
+
+    def say(self, message: str) -> None:
+        """Show a message on a separate line."""
+        self._show({"text/plain": message}, raw=True)
+
+    def _draw(self, bar: _Bar, text: str, last: bool) -> None:
+        content = {"text/plain": bar.format_line(text)}
+        if bar.handle is None:
+            bar.handle = self._show(content, raw=True, display_id=True)
+        else:
+            bar.handle.update(content, raw=True)
 
 
 class _Bar(Stage):
     def __init__(self, display: Display, name: str, total: int) -> None:
         self.display, self.name, self.total = display, name, total
-        self.start = self.shown = time.monotonic()
+        self.start = self.last_drawn = time.monotonic()
         self.done, self.note = 0, ""
-        self.every = 0.1 if display.terminal else 10.0
+        self.interval = _REDRAW_SECONDS if display.redraws else _LOG_SECONDS
+        self.handle: Any = None  # of IPython, to update the line of a notebook
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         self.done += steps
         self.note = note or self.note
         now = time.monotonic()
-        if now - self.shown >= self.every:
-            self.shown = now
-            took = now - self.start
-            left = took / self.done * (self.total - self.done) if self.done else 0.0
-            self._draw(f"{100 * self.done // max(self.total, 1):3d} %  {clock(took)} gone, {clock(left)} left")
+        if now - self.last_drawn >= self.interval:
+            self.last_drawn = now
+            elapsed = now - self.start
+            left = elapsed / self.done * (self.total - self.done) if self.done else 0.0
+            times = f"{format_duration(elapsed)} elapsed, {format_duration(left)} left"
+            self._draw(f"{100 * self.done // max(self.total, 1):3d} %  {times}")
 
-    def close(self, word: str) -> None:
-        self._draw(f"{word} in {clock(time.monotonic() - self.start)}", last=True)
+    def close(self, outcome: str) -> None:
+        self._draw(f"{outcome} in {format_duration(time.monotonic() - self.start)}", last=True)
+
+    def format_line(self, text: str) -> str:
+        n_full = min(_BAR_WIDTH * self.done // max(self.total, 1), _BAR_WIDTH)
+        return f"{self.name:<{_NAME_WIDTH}} {'━' * n_full}{'─' * (_BAR_WIDTH - n_full)} {text}"
 
     def _draw(self, text: str, last: bool = False) -> None:
-        text = f"{text}  {self.note}".rstrip()
-        if self.display.terminal:
-            full = WIDTH * self.done // max(self.total, 1)
-            bar = "━" * full + "─" * (WIDTH - full)
-            self.display.stream.write(f"\r\x1b[K{self.name:<12} {bar} {text}" + ("\n" if last else ""))
-        else:
-            self.display.stream.write(f"{self.name}: {text}\n")
-        self.display.stream.flush()
+        self.display._draw(self, f"{text}  {self.note}".rstrip(), last)
 
 
-def clock(seconds: float) -> str:
-    """Seconds as a person reads them.
+def resolve_progress(progress: Progress | bool | None = None) -> Progress:
+    """Return the progress that a public function should use.
 
-    >>> clock(0.5), clock(75), clock(7260)
+    :param progress: What the caller passed. True: show progress. False: do not. None: show it in terminals and notebooks,
+        unless ``set_progress(False)`` was called or the environment variable ``LONGTAIL_PROGRESS`` is ``0``. A ``Progress``
+        is returned unchanged.
+
+    >>> resolve_progress(False) is SILENT
+    True
+    """
+    if isinstance(progress, Progress):
+        return progress
+    in_notebook = _is_notebook()
+    if progress is None:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        progress = _is_on and os.environ.get(_ENVIRONMENT) != "0" and (in_notebook or is_terminal)
+    if not progress:
+        return SILENT
+    return NotebookDisplay() if in_notebook else Display()
+
+
+def set_progress(on: bool) -> None:
+    """Turn progress bars off in all functions, or on again. ``progress=True`` or ``False`` in a call takes precedence."""
+    global _is_on
+    _is_on = on
+
+
+def _is_notebook() -> bool:
+    ipython = sys.modules.get("IPython")  # a notebook kernel has imported it
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None  # the shell of a terminal has no kernel
+
+
+def format_duration(seconds: float) -> str:
+    """Format seconds for people.
+
+    >>> format_duration(0.5), format_duration(75), format_duration(7260)
     ('0.5 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 60:

@@ -1,20 +1,20 @@
-"""Method names and where they live. A class is imported when it is asked for, so listing names costs nothing."""
+"""Method names and their classes. A class is imported when it is asked for, so listing the names costs nothing."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from longtail.errors import SettingError, suggest
 
 if TYPE_CHECKING:
     from longtail.model import Model
-    from longtail.tagger.tagger import Tagger
 
+DEFAULT_METHOD = "ovr"
 METHODS = {
     "popularity": "longtail.models.popularity:Popularity",
     "ovr": "longtail.models.ovr:OneVsRest",
-    "plt": "longtail.models.plt:LabelTrees",
+    "plt": "longtail.models.plt.model:LabelTrees",
     "glas": "longtail.models.glas.model:Glas",
     "neuralxc": "longtail.models.neuralxc.model:NeuralXC",
     "hierarchicalxc": "longtail.models.hierarchicalxc.model:HierarchicalXC",
@@ -26,19 +26,18 @@ METHODS = {
 
 
 def model_class(method: str) -> type[Model]:
-    """The class behind a method name.
+    """Return the class of a method.
 
     >>> model_class("ovr").__name__
     'OneVsRest'
     """
     if method not in METHODS:
         raise SettingError(f'there is no method "{method}"', hint=suggest(method, METHODS))
-    module, name = METHODS[method].split(":")
-    cls: type[Model] = getattr(import_module(module), name)
+    cls: type[Model] = load_class(METHODS[method])
     return cls
 
 
-def tagger_class() -> type[Tagger]:
-    """The class ``Tagger``, for modules that come before it."""
-    cls: type[Tagger] = import_module("longtail.tagger.tagger").Tagger
-    return cls
+def load_class(place: str) -> Any:
+    """Import a class from ``module:Class``, on use: modules that come before it in the layers may refer to it."""
+    module, name = place.split(":")
+    return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""What was learned, as plain arrays under names: the form in which everything is saved, and parts nest in one another."""
+"""The state of a fitted object: plain arrays by name, the form in which everything is saved. Parts are nested by prefix."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 State = dict[str, NDArray[Any]]
 
 
-def inside(state: State, part: str) -> State:
-    """The arrays of a part, under their own names.
+def extract_part(state: State, prefix: str) -> State:
+    """Return the arrays whose names start with ``prefix``, without the prefix.
 
     >>> import numpy as np
-    >>> list(inside({"words.idf": np.ones(1), "centre": np.ones(1)}, "words."))
+    >>> list(extract_part({"words.idf": np.ones(1), "centre": np.ones(1)}, "words."))
     ['idf']
     """
-    return {name.removeprefix(part): array for name, array in state.items() if name.startswith(part)}
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

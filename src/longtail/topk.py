@@ -1,4 +1,4 @@
-"""TopK: the only shape in which predictions travel."""
+"""TopK: the form of all predictions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from longtail.errors import DataError
 
-NO_LABEL = -1
+NO_LABEL = -1  # id that fills rows with fewer than k predictions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TopK:
-    """The best labels of each sample, best first; ties go to the smaller label id.
+    """The labels with the highest scores for each sample, highest first; ties are broken by the smaller label id.
 
-    A row with fewer labels than columns is filled up with ``NO_LABEL`` and a score of minus infinity.
+    Rows with fewer than k labels are padded with ``NO_LABEL`` and a score of minus infinity.
+
+    :param ids: Label ids, [n_samples, k].
+    :param scores: Their scores, [n_samples, k].
 
     >>> best = TopK(np.array([[2, 0]]), np.array([[0.9, 0.4]]))
     >>> best.ids.tolist(), best.k, best.n_samples
@@ -32,37 +35,39 @@ class TopK:
         ids = np.ascontiguousarray(self.ids, np.int32)
         scores = np.ascontiguousarray(self.scores, np.float32)
         if ids.ndim != 2 or ids.shape != scores.shape:
-            raise ValueError(f"ids {ids.shape} and scores {scores.shape} must be two tables of one shape")
+            raise ValueError(f"ids {ids.shape} and scores {scores.shape} must be two-dimensional arrays of the same shape")
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "scores", scores)
 
     @property
     def n_samples(self) -> int:
-        """Number of rows."""
+        """Number of samples."""
         return int(self.ids.shape[0])
 
     @property
     def k(self) -> int:
-        """Number of columns."""
+        """Number of predictions per sample."""
         return int(self.ids.shape[1])
 
 
-def hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:
-    """Which of the predicted labels are true: [n_samples, k].
+def find_hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:
+    """Return a mask of the predicted labels that are true, [n_samples, k].
 
-    >>> hits(TopK(np.array([[1, 0]]), np.array([[0.9, 0.1]])), sp.csr_array([[0, 1]])).tolist()
+    >>> find_hits(TopK(np.array([[1, 0]]), np.array([[0.9, 0.1]])), sp.csr_array([[0, 1]])).tolist()
     [[True, False]]
     """
     if topk.n_samples != Y.shape[0]:
-        raise DataError(f"{topk.n_samples} predictions for {Y.shape[0]} samples", hint="Give one row of each per sample")
+        found = f"{topk.n_samples} rows of predictions for {Y.shape[0]} samples"
+        raise DataError(found, hint="Give one row of predictions for each row of Y")
     if topk.k > 1:
-        ordered = np.sort(topk.ids, axis=1)
-        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NO_LABEL)).any():
-            raise DataError("a label is predicted twice for one sample", hint="Predictions must not repeat a label")
-    width = max(int(Y.shape[1]), int(topk.ids.max(initial=0)) + 1)
+        by_id = np.sort(topk.ids, axis=1)
+        if ((by_id[:, 1:] == by_id[:, :-1]) & (by_id[:, 1:] != NO_LABEL)).any():
+            raise DataError("a label is predicted twice for one sample", hint="The ids of one row must be distinct")
+    # A pair of sample and label becomes one number, so that all pairs can be looked up with one binary search.
+    n_labels = max(int(Y.shape[1]), int(topk.ids.max(initial=0)) + 1)
     rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
-    truth = np.sort(rows * width + Y.indices)
-    keys = np.arange(topk.n_samples, dtype=np.int64)[:, None] * width + topk.ids
-    at = np.minimum(np.searchsorted(truth, keys), max(len(truth) - 1, 0))
-    found: NDArray[np.bool_] = (topk.ids != NO_LABEL) & (truth[at] == keys if len(truth) else False)
-    return found
+    true_pairs = np.sort(rows * n_labels + Y.indices)
+    pairs = np.arange(topk.n_samples, dtype=np.int64)[:, None] * n_labels + topk.ids
+    at = np.minimum(np.searchsorted(true_pairs, pairs), max(len(true_pairs) - 1, 0))
+    is_hit: NDArray[np.bool_] = (topk.ids != NO_LABEL) & (true_pairs[at] == pairs if len(true_pairs) else False)
+    return is_hit

@@ -1,4 +1,4 @@
-"""``longtail choose`` and ``longtail train --method auto`` as a person would type them."""
+"""``longtail choose`` and ``longtail train --method auto`` as a user would type them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from longtail import Dataset, load
-from longtail.choose import choice
-from longtail.choose.choice import Rule
 from longtail.cli.main import main
-from longtail.compare.contestants import Contestant
 from longtail.data.write import write
+from longtail.selection import plan as module
+from longtail.selection.costs import Cost
+from longtail.selection.rules import Rule
 
 
 @pytest.fixture
@@ -25,19 +25,24 @@ def folder(train: Dataset, vectors: Dataset, tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def linear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only linear methods can be had: they take a second."""
-    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    """Only linear methods are available: they take a second."""
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
 
 
 @pytest.fixture
 def useless_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two candidates, and the one that is to be taken by the rule has all of its weights dropped."""
-    candidates = (Contestant("ovr", "ovr"), Contestant("plt", "plt", settings={"prune": 1000.0}))
-    monkeypatch.setattr(choice, "CANDIDATES", candidates)
-    monkeypatch.setattr(choice, "RULES", (Rule("all", lambda p: True, "nothing", {"plt": (99.0,), "ovr": (1.0,)}),))
+    """Two candidates; the one that the rule ranks first has all of its weights dropped."""
+
+    class UselessFirst(Rule):
+        def ranking(self) -> dict[str, tuple[float, ...]]:
+            return {"plt+prune=1000.0": (99.0,), "ovr": (1.0,)}
+
+    monkeypatch.setattr(module, "CANDIDATES", ("ovr", "plt+prune=1000.0"))
+    monkeypatch.setattr(module, "RULES", (UselessFirst("all", lambda p: True, (), "nothing"),))
+    monkeypatch.setattr(module, "estimate", lambda name, p, machine: Cost(1.0, 1.0, 1.0))
 
 
-def test_the_plan_tells_what_was_seen_what_to_run_and_what_all_would_cost(
+def test_the_plan_describes_the_data_the_command_and_all_costs(
     folder: Path, capsys: pytest.CaptureFixture[str], linear: None
 ) -> None:
     assert main(["choose", "train.jsonl", "--threads", "1"]) == 0
@@ -60,7 +65,7 @@ def test_the_proposed_command_can_be_run(folder: Path, capsys: pytest.CaptureFix
 def test_auto_trains_what_is_proposed(folder: Path, capsys: pytest.CaptureFixture[str], test: Dataset, linear: None) -> None:
     assert main(["train", "train.jsonl", "--method", "auto", "--out", "auto", "--threads", "1"]) == 0
     out, err = capsys.readouterr()
-    assert out == "" and "--method ovr --out auto" in err and "saved to auto" in err
+    assert out == "" and "--method ovr --out auto" in err and "saved in auto" in err
     assert main(["choose", "train.jsonl", "--out", "chosen", "--threads", "1"]) == 0
     taggers = [load(folder / name) for name in ("auto", "chosen")]
     assert taggers[0].evaluate(test).values["P@1"] > 90
@@ -71,33 +76,33 @@ def test_a_trial_keeps_the_better_one(folder: Path, capsys: pytest.CaptureFixtur
     assert main(["choose", "train.jsonl", "--try", "--out", "model", "--threads", "1"]) == 0
     before, _, after = capsys.readouterr().out.partition("Trial: ")
     assert "→ plt" in before and "prune=1000.0" in before
-    assert "162 samples to learn from, 38 held out" in after and "The best on held-out samples: ovr" in after
+    assert "trained on 162 samples, evaluated on 38 held-out samples" in after and "Best on held-out samples: ovr" in after
     assert all(word in after for word in ("P@1", "P@5", "PSP@5", " – ", "--method ovr --out model"))
     assert load(folder / "model").method == "ovr"
 
 
-def test_where_nothing_fits_the_cheapest_is_proposed_and_not_trained(
+def test_if_nothing_fits_the_cheapest_is_proposed_but_not_trained(
     folder: Path, capsys: pytest.CaptureFixture[str], linear: None
 ) -> None:
     words = ["choose", "vectors.txt", "--memory", "0.01"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "Nothing fits the budget of 10 minutes and 0.01 GB. The cheapest is " in " ".join(out.split())
+    assert "No method fits the budget of 10 minutes and 0.01 GB. The cheapest is " in " ".join(out.split())
     assert main([*words, "--out", "model"]) == 2
-    assert "Nothing fits" in capsys.readouterr().err and not (folder / "model").exists()
+    assert "No method fits" in capsys.readouterr().err and not (folder / "model").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["choose", "train.jsonl", "--minutes", "-1"], "minutes is -1. It must be above 0"),
-        (["choose", "train.jsonl", "--memory", "0"], "memory is 0. It must be above 0"),
+        (["choose", "train.jsonl", "--minutes", "-1"], "minutes is -1. It must be a positive number"),
+        (["choose", "train.jsonl", "--memory", "0"], "memory is 0. It must be a positive number"),
         (["choose", "empty.jsonl"], "empty.jsonl"),
-        (["train", "train.jsonl", "--method", "auto", "--out", "m", "--set", "C=1"], "settings and presets are of a method"),
-        (["train", "train.jsonl", "--method", "auto", "--out", "m", "--preset", "best"], "are of a method"),
+        (["train", "train.jsonl", "--method", "auto", "--out", "m", "--set", "C=1"], "--set and --preset need a method"),
+        (["train", "train.jsonl", "--method", "auto", "--out", "m", "--preset", "best"], "need a method"),
     ],
 )
-def test_bad_input_is_told(folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
+def test_bad_input_is_reported(folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
     (folder / "empty.jsonl").write_text("")
     assert main(words) in (1, 2)
     assert says in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Every command as a person would type it."""
+"""Every command as a user would type it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from longtail import Dataset
 from longtail.cli.main import main
 from longtail.data.write import write
 from longtail.models.ovr import OneVsRest
+from longtail.registry import METHODS, model_class
+from longtail.settings import RUNTIME, describe
 from longtail.topk import TopK
 
 
@@ -45,7 +47,7 @@ def test_train_evaluate_info(folder: Path, capsys: pytest.CaptureFixture[str]) -
     words = ["train", "train.jsonl", "--method", "ovr", "--out", "model", "--set", "C=0.5", "--set", "ngrams=1"]
     assert main([*words, "--seed", "3", "--threads", "1", "--preset", "paper"]) == 0
     out, err = capsys.readouterr()
-    assert out == "" and "train.jsonl: 200 samples, 4 labels" in err and "saved to model" in err
+    assert out == "" and "train.jsonl: 200 samples, 4 labels" in err and "saved in model" in err
     assert main(["evaluate", "model", "test.jsonl", "--json", "figures.json", "--per-label", "labels.tsv"]) == 0
     out, err = capsys.readouterr()
     assert "| P " in out and "torso (10" in out and "test.jsonl: 60 samples" in err
@@ -57,7 +59,13 @@ def test_train_evaluate_info(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert header.split("\t")[0] == "label" and len(rows) == 4
     assert main(["info", "model"]) == 0
     out = capsys.readouterr().out
-    assert "method        ovr" in out and "C=0.5" in out and "seed=3" in out and "ngrams=1" in out and "margin" in out
+    assert (
+        "method            ovr:paper+C=0.5+ngrams=1" in out
+        and "C=0.5" in out
+        and "seed=3" in out
+        and "ngrams=1" in out
+        and "margin" in out
+    )
 
 
 def test_the_tree_of_labels_is_printed_and_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +79,7 @@ def test_the_tree_of_labels_is_printed_and_drawn(folder: Path, capsys: pytest.Ca
 
 def test_a_method_without_a_tree_has_none_to_draw(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "model", "--tree", "tree.svg"]) == 2
-    assert "ovr has no tree of labels to draw" in capsys.readouterr().err and not Path("tree.svg").exists()
+    assert "ovr has no label tree to draw" in capsys.readouterr().err and not Path("tree.svg").exists()
 
 
 def test_evaluate_at_other_ranks_to_standard_output(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +137,7 @@ def test_check_and_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     out = capsys.readouterr().out
     sizes = [len((folder / "parts" / f"{side}.jsonl").read_text().splitlines()) for side in ("train", "test")]
     assert main(["split", "train.jsonl", "--out", "."]) == 1
-    assert "train.jsonl: the file is already there" in capsys.readouterr().err
+    assert "train.jsonl: the file already exists" in capsys.readouterr().err
     assert len((folder / "train.jsonl").read_text().splitlines()) == 200
     assert sum(sizes) == 200 and abs(sizes[1] - 50) < 5 and f"train.jsonl\t{sizes[0]}" in out
 
@@ -137,7 +145,21 @@ def test_check_and_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods"]) == 0
     out = capsys.readouterr().out
-    assert "popularity" in out and "ovr" in out and "presets: paper, best" in out and "C=1.0" in out
+    assert "popularity" in out and "ovr" in out and "presets: paper, best" in out
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_setting_of_a_method_is_described(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", method]) == 0
+    out = capsys.readouterr().out
+    for each in describe(model_class(method)):
+        if each.name not in RUNTIME:
+            assert f"  {each.name} ({each.type}, default " in out and " ".join(each.doc.split()) in " ".join(out.split())
+
+
+def test_a_method_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "ovrr"]) == 2
+    assert 'Did you mean "ovr"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -147,22 +169,22 @@ def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
         ("train train.jsonl --out m --metod ovr", 2, 'Did you mean "--method"'),
         ("train train.jsonl --out m --method ov", 2, 'Did you mean "ovr"'),
         ("train train.jsonl --out m --set min_fd=2", 2, 'Did you mean "min_df"'),
-        ("train train.jsonl --out m --set seed=1", 2, "Write --seed 1"),
+        ("train train.jsonl --out m --set seed=1", 2, "Use --seed 1"),
         ("train train.jsonl --out m --set min_df", 2, "has no value"),
-        ("train train.jsonl --out m --set min_df=two", 2, "It takes a whole number"),
-        ("train train.jsonl --out m --set sublinear=maybe", 2, "It takes true or false"),
+        ("train train.jsonl --out m --set min_df=two", 2, "It must be an integer"),
+        ("train train.jsonl --out m --set sublinear=maybe", 2, "It must be true or false"),
         ("train train.jsonl --out m --preset papr", 2, 'Did you mean "paper"'),
-        ("train train.jsonl --out m --threads 0", 2, "not a whole number from 1"),
-        ("train train.jsonl --out m --seed -1", 2, "not a whole number from 0"),
-        ("train train.jsonl --out m --seed 99999999999999999999", 2, "not a whole number from 0"),
-        ("train train.jsonl --out m --set prune=nan", 2, "It must be at least 0"),
+        ("train train.jsonl --out m --threads 0", 2, "not a positive integer"),
+        ("train train.jsonl --out m --seed -1", 2, "not an integer from 0"),
+        ("train train.jsonl --out m --seed 99999999999999999999", 2, "not an integer from 0"),
+        ("train train.jsonl --out m --set prune=nan", 2, "It must be a non-negative number"),
         ("train train.jsonl --out train.jsonl", 1, "a bundle is a folder"),
-        ("train train.jsonl --out train.jsonl/m", 1, "nothing can be written here"),
-        ("train train.jsonl --out m --set C=-1", 2, "It must be above 0"),
+        ("train train.jsonl --out train.jsonl/m", 1, "not writable"),
+        ("train train.jsonl --out m --set C=-1", 2, "It must be a positive number"),
         ("train train.jsonl", 2, "--out"),
         ("train trian.jsonl --out m", 1, 'Did you mean "train.jsonl"'),
         ("evaluate nowhere test.jsonl", 1, "no such folder"),
-        ("evaluate nowhere test.jsonl --k 0", 2, "not a whole number from 1"),
+        ("evaluate nowhere test.jsonl --k 0", 2, "not a positive integer"),
         ("predict nowhere", 1, "no such folder"),
         ("split train.jsonl --test 2", 2, "between 0 and 1"),
         ("split train.jsonl --out train.jsonl/x", 1, "train.jsonl"),
@@ -184,11 +206,11 @@ def test_wrong_use(folder: Path, capsys: pytest.CaptureFixture[str], words: str,
 def run(words: list[str], folder: Path) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
 
-    def hears_ctrl_c() -> None:  # a shell starts background jobs deaf to it
+    def accept_interrupts() -> None:  # a shell lets background jobs ignore it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     command = [sys.executable, "-m", "longtail", *words]
-    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=hears_ctrl_c)
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=accept_interrupts)
 
 
 def test_ctrl_c_ends_cleanly_and_leaves_nothing(folder: Path) -> None:
@@ -197,7 +219,7 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(folder: Path) -> None:
     assert process.stderr is not None
     while "words: done" not in process.stderr.readline():
         assert process.poll() is None
-    time.sleep(0.5)  # into the solver, which would go on for hours
+    time.sleep(0.5)  # into the solver, which would run for hours
     before = set(folder.iterdir())
     process.send_signal(signal.SIGINT)
     try:
@@ -208,7 +230,7 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(folder: Path) -> None:
     assert set(folder.iterdir()) == before and not (folder / "model").exists()
 
 
-def test_a_reader_that_has_seen_enough(model: Path, folder: Path) -> None:
+def test_a_closed_pipe_ends_the_command(model: Path, folder: Path) -> None:
     (folder / "many.txt").write_text("ripe apple\n" * 20_000)
     with run(["predict", "model", "many.txt"], folder) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -228,7 +250,7 @@ def test_output_folders_that_cannot_be_written(folder: Path, capsys: pytest.Capt
 def test_codes_and_novelty(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["train", "train.jsonl", "--method", "ovr", "--out", "model", "--set", "code=6"]) == 0
     assert main(["info", "model"]) == 0
-    assert "written as 6 numbers by an autoencoder" in capsys.readouterr().out
+    assert "reduced to 6 by an autoencoder" in capsys.readouterr().out
     feed(monkeypatch, "ripe apple\n\n")
     assert main(["predict", "model", "--json", "--novelty"]) == 0
     first, empty = (json.loads(line) for line in capsys.readouterr().out.splitlines())
@@ -249,7 +271,8 @@ def test_explanations(model: Path, capsys: pytest.CaptureFixture[str], monkeypat
     assert main(["predict", "model", "--explain", "--k", "2"]) == 0
     out, err = capsys.readouterr()
     first, fruit, sea, empty = out.split("\n")[:4]
-    assert err == "weights: what each adds to the margin\n" and "apple¹ on a ship²," in first and empty == ""
+    assert err.startswith("legend: ") and "contribution of each part to the margin" in " ".join(err.split())
+    assert "apple]¹ on a ship²," in first and empty == ""
     assert fruit.startswith("  1  fruit  ") and "apple +" in fruit and "ship -" in fruit
     assert sea.startswith("  2  sea    ") and sea.split("  ")[-1].startswith("ship +")
     feed(monkeypatch, text)
@@ -272,10 +295,10 @@ def test_colours_are_for_terminals_that_want_them(model: Path, monkeypatch: pyte
         monkeypatch.setattr("sys.stdout", Terminal())
         assert main(["predict", "model", "--explain", "--k", "1"]) == 0
         shown[wish] = sys.stdout.getvalue()  # type: ignore[attr-defined]
-    assert "\x1b[1;36mapple¹\x1b[0m" in shown[""] and "apple¹" in shown["1"] and "\x1b" not in shown["1"]
+    assert "\x1b[1;36mapple¹\x1b[0m" in shown[""] and "[ripe apple]¹" in shown["1"] and "\x1b" not in shown["1"]
 
 
-def test_vectors_and_what_has_nothing_to_say(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explanations_of_vectors_and_of_popularity(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "vectors.txt", "--out", "model"]) == 0
     assert main(["predict", "model", "vectors.txt", "--explain", "--k", "2", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -286,15 +309,15 @@ def test_vectors_and_what_has_nothing_to_say(folder: Path, capsys: pytest.Captur
     assert main(["train", "train.jsonl", "--out", "floor", "--method", "popularity"]) == 0
     assert main(["predict", "floor", "test.jsonl", "--explain", "--k", "1"]) == 0
     out, err = capsys.readouterr()
-    assert "nothing in a sample counts" in err and out.count("  1  ") == 60 and "+" not in out
+    assert "no part of a sample contributes" in err and out.count("  1  ") == 60 and "+" not in out
 
 
 def test_novelty_needs_an_autoencoder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "model", "test.jsonl", "--novelty"]) == 2
-    assert "this ovr has no autoencoder" in capsys.readouterr().err
+    assert "has no autoencoder" in capsys.readouterr().err
 
 
-def test_a_collapse_is_told_in_one_line(
+def test_a_collapse_is_reported_in_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def same(model: OneVsRest, X: Any, k: int) -> TopK:

@@ -1,4 +1,4 @@
-"""``longtail compare`` as a person would type it. Processes cost seconds, so one comparison serves several tests."""
+"""``longtail compare`` as a user would type it. Processes take seconds, so several tests share one comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from longtail import Dataset, load
 from longtail.cli.main import main
-from longtail.compare import runs
+from longtail.comparison import runs
 from longtail.data.write import write
 
 METHODS = "popularity,ovr,plt"
@@ -31,7 +31,7 @@ def done(train: Dataset, test: Dataset, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def folder(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, in which one may work."""
+    """A copy of it that tests may change."""
     shutil.copytree(done, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     return tmp_path / "copy"
@@ -39,15 +39,15 @@ def folder(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What processes would have been started for; each fails."""
-    asked: list[str] = []
+    """The jobs that would have been started; each fails."""
+    started: list[str] = []
 
     def note(job: dict[str, Any]) -> dict[str, Any]:
-        asked.append(f"{job['task']} {job['contestant']['name']}")
-        return {"failure": "not now"}
+        started.append(f"{job['task']} {job['title'].split()[-1]}")
+        return {"failure": "stopped"}
 
-    monkeypatch.setattr(runs, "in_a_process", note)
-    return asked
+    monkeypatch.setattr(runs, "_run_worker", note)
+    return started
 
 
 def again(*more: str, methods: str = METHODS, train: str = "train.jsonl", test: str = "test.jsonl") -> int:
@@ -55,9 +55,9 @@ def again(*more: str, methods: str = METHODS, train: str = "train.jsonl", test: 
     return main([*words, *(["--set", "plt.beam=3"] if "plt" in methods.split(",") and "--set" not in more else []), *more])
 
 
-def test_the_report_holds_all_and_tells_of_the_failure(done: Path, test: Dataset) -> None:
+def test_the_report_holds_all_results_and_the_failure(done: Path, test: Dataset) -> None:
     results = json.loads((done / "report" / "results.json").read_text())
-    by_name = {entry["name"]: entry for entry in results["entries"]}
+    by_name = {entry["name"]: entry for entry in results["results"]}
     assert set(by_name) == {"popularity", "ovr", "plt", "aplc"} and list(by_name)[-1] == "aplc"
     assert "/no/such/encoder" in by_name["aplc"]["failure"]
     page = (done / "report" / "index.html").read_text()
@@ -77,39 +77,39 @@ def test_the_report_holds_all_and_tells_of_the_failure(done: Path, test: Dataset
     assert load(done / "report" / "models" / "plt").model.get_params()["beam"] == 3
 
 
-def test_what_is_done_is_not_done_again(folder: Path, jobs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    before = json.loads((folder / "report" / "results.json").read_text())["entries"]
+def test_finished_work_is_not_repeated(folder: Path, jobs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    before = json.loads((folder / "report" / "results.json").read_text())["results"]
     assert again() == 0 and jobs == []
     out, err = capsys.readouterr()
-    assert "| ovr" in out and "[2 of 3] ovr: trained before" in err and "3 of 3 methods" in err
-    assert json.loads((folder / "report" / "results.json").read_text())["entries"] == before[:3]
+    assert "| ovr" in out and "[2/3] ovr: already trained" in err and "3 of 3 methods" in err
+    assert json.loads((folder / "report" / "results.json").read_text())["results"] == before[:3]
     assert again("--k", "2") == 0 and jobs == []  # other metrics of the same predictions
 
 
 def test_other_settings_data_or_models_are_run_again(folder: Path, train: Dataset, test: Dataset, jobs: list[str]) -> None:
     assert again("--set", "plt.beam=4") == 1 and jobs.pop() == "train plt" and not jobs
     assert again("--seed", "1", methods="ovr") == 1 and jobs.pop() == "train ovr" and not jobs
-    assert again("--k", "1,20", methods="ovr") == 1 and jobs.pop() == "measure ovr" and not jobs
+    assert again("--k", "1,20", methods="ovr") == 1 and jobs.pop() == "predict ovr" and not jobs
     (folder / "other").mkdir()
     write(train.take(range(150)), folder / "other" / "train")
     write(test.take(range(50)), folder / "other" / "test")
-    assert again(methods="plt", test="other/test.jsonl") == 1 and jobs.pop() == "measure plt" and not jobs
+    assert again(methods="plt", test="other/test.jsonl") == 1 and jobs.pop() == "predict plt" and not jobs
     assert again(methods="plt", train="other/train.jsonl") == 1 and jobs.pop() == "train plt" and not jobs
-    assert again(methods="plt") == 1 and jobs.pop() == "measure plt"  # its predictions may be those of the other data
+    assert again(methods="plt") == 1 and jobs.pop() == "predict plt"  # its predictions may be those of the other data
     shutil.rmtree(folder / "report" / "models" / "popularity")
     assert again(methods="popularity") == 1 and jobs.pop() == "train popularity"
 
 
-def test_an_interruption_between_training_and_measuring(folder: Path, jobs: list[str]) -> None:
+def test_an_interruption_between_training_and_prediction(folder: Path, jobs: list[str]) -> None:
     path = folder / "report" / "runs" / "ovr.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({"train": record["train"]}))
-    assert again() == 1 and jobs == ["measure ovr"]
+    assert again() == 1 and jobs == ["predict ovr"]
     path.write_text("{ half a file")
     assert again() == 1 and jobs[1:] == ["train ovr"]
 
 
-def test_a_killed_process_ends_one_method(
+def test_a_killed_process_fails_one_method_only(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kills_itself = folder / "python"
@@ -118,20 +118,20 @@ def test_a_killed_process_ends_one_method(
     monkeypatch.setattr("sys.executable", str(kills_itself))
     assert again(methods="ovr,plt:bonsai,popularity") == 1
     out, err = capsys.readouterr()
-    assert "plt:bonsai failed: its process was ended by SIGKILL" in out and "| ovr" in out and "| popularity" in out
-    assert "1 of 3 failed (plt:bonsai)" in err
+    assert "plt:bonsai failed: the process was killed by SIGKILL" in out and "| ovr" in out and "| popularity" in out
+    assert "1 of 3 methods failed (plt:bonsai)" in err
 
 
 def test_saved_models_and_feature_vectors(vectors: Dataset, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(vectors, folder / "vectors")
     assert main(["train", "vectors.txt", "--out", "saved"]) == 0
     assert again(methods="old=saved,popularity", train="vectors.txt", test="vectors.txt") == 0
-    old, floor = json.loads((folder / "report" / "results.json").read_text())["entries"]
+    old, floor = json.loads((folder / "report" / "results.json").read_text())["results"]
     assert old["name"] == "old" and "training" not in old["costs"] and "training" in floor["costs"]
     assert old["values"]["P@1"] == pytest.approx(load("saved").evaluate(vectors).values["P@1"])
     assert "saved in saved" in (folder / "report" / "index.html").read_text()
     assert not (folder / "report" / "models" / "old").exists()
-    assert again(methods="ovr,old=saved") == 1  # what it was trained on has other labels
+    assert again(methods="ovr,old=saved") == 1  # it was trained on other labels
     assert "old failed: test.jsonl: not one label of the data is known to the tagger" in capsys.readouterr().out
 
 
@@ -139,14 +139,14 @@ def test_saved_models_and_feature_vectors(vectors: Dataset, folder: Path, capsys
     ("words", "found"),
     [
         ("--methods ovr,", "P@1"),
-        ("--methods ovr --set C=3", "does not say whose"),
-        ("--methods ovr --set plt.C=3", 'no method "plt" to be trained'),
+        ("--methods ovr --set C=3", "does not name a method"),
+        ("--methods ovr --set plt.C=3", 'no method named "plt" is trained here'),
         ("--methods ovr --set ovr.CC=3", 'ovr has no setting "CC"'),
         ("--methods ovr:papr", 'Did you mean "paper"'),
         ("--methods ,", "nothing to compare"),
     ],
 )
-def test_wrong_use_is_told_before_anything_runs(
+def test_wrong_usage_is_reported_before_anything_runs(
     folder: Path, jobs: list[str], capsys: pytest.CaptureFixture[str], words: str, found: str
 ) -> None:
     code = main(["compare", "train.jsonl", "test.jsonl", "--out", "report", "--threads", "1", *words.split()])

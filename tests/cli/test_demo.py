@@ -1,4 +1,4 @@
-"""The tour asks for a browser only if told to. What it does otherwise, ``test_readme`` runs as a person would."""
+"""The demo: its steps, and the browser. ``test_readme`` runs it as a user would."""
 
 from __future__ import annotations
 
@@ -9,28 +9,54 @@ import pytest
 
 from longtail.cli import demo
 from longtail.cli.main import main
+from longtail.registry import METHODS
+from longtail.spec import MethodSpec
 
 
-@pytest.mark.parametrize("there_is_one", [True, False])
-def test_a_browser_is_opened_only_on_demand(
-    there_is_one: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The commands that the demo runs; none is run."""
+    found: list[tuple[str, ...]] = []
+
+    def run(*words: str) -> SimpleNamespace:
+        found.append(words)
+        return SimpleNamespace(results=[SimpleNamespace(name="plt:xr-linear")])
+
+    monkeypatch.setattr(demo, "_run_step", run)
+    return found
+
+
+def test_the_demo_shows_every_system_of_the_papers(
+    steps: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps: list[str] = []
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert [words[0] for words in steps] == ["split", "compare", "compare", "predict"]
+    assert str(tmp_path / "models" / "plt-xr-linear") in capsys.readouterr().out  # the best model, where compare saved it
+    shown = {MethodSpec.parse(spec).method for spec in steps[2][-1].split(",")}
+    assert shown == set(METHODS) - {"blend"}
+
+
+def test_quick_stops_after_the_linear_methods(steps: list[tuple[str, ...]], tmp_path: Path) -> None:
+    assert main(["demo", "--out", str(tmp_path), "--quick"]) == 0
+    assert [words[0] for words in steps] == ["split", "compare", "predict"]
+
+
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_a_browser_is_opened_only_on_request(
+    has_browser: bool,
+    steps: list[tuple[str, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     opened: list[str] = []
 
-    def step(*words: str) -> SimpleNamespace:
-        steps.append(words[0])
-        return SimpleNamespace(entries=[SimpleNamespace(name="plt:xr-linear")])
-
-    def browser(address: str) -> bool:
+    def open_browser(address: str) -> bool:
         opened.append(address)
-        return there_is_one
+        return has_browser
 
-    monkeypatch.setattr(demo, "step", step)
-    monkeypatch.setattr("webbrowser.open", browser)
-    assert main(["demo", "--out", str(tmp_path)]) == 0
-    assert steps == ["split", "compare", "predict"] and opened == []
-    assert str(tmp_path / "models" / "plt-xr-linear") in capsys.readouterr().out  # the best model, where compare has it
+    monkeypatch.setattr("webbrowser.open", open_browser)
+    assert main(["demo", "--out", str(tmp_path)]) == 0 and opened == []
     assert main(["demo", "--out", str(tmp_path), "--open"]) == 0
     assert opened == [(tmp_path / "index.html").as_uri()]
-    assert ("no browser" in capsys.readouterr().err) is not there_is_one
+    assert ("no browser" in capsys.readouterr().err) is not has_browser

@@ -1,59 +1,86 @@
+"""The data check: each fault is found, with examples; good data has no findings."""
+
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail import Dataset, Labels
-from longtail.data.check import Checkup, check
-from longtail.report.checkup import checkup_text
+from longtail.data.check import CheckReport, check
+from longtail.data.write import write
+from longtail.report.checkup import render_check
 
 
-def found(checkup: Checkup, words: str) -> tuple[int | None, tuple[str, ...]]:
-    matches = [f for f in checkup.findings if words in f.what]
-    assert len(matches) == 1, (words, [f.what for f in checkup.findings])
+def find(report: CheckReport, words: str) -> tuple[int | None, tuple[str, ...]]:
+    matches = [f for f in report.findings if words in f.what]
+    assert len(matches) == 1, (words, [f.what for f in report.findings])
     return matches[0].count, matches[0].examples
 
 
-def test_every_complaint_on_a_sick_corpus() -> None:
+def test_every_fault_is_found() -> None:
     texts = ["a text", "A  Text", "other", "other", "...", "caf\ufffd", "<p>bold</p> &amp;", "many", "x" * 20_000]
     labels = [["x"], ["x"], ["x"], ["y"], [], ["New York"], ["new-york"], [f"l{i}" for i in range(30)], ["x"]]
-    checkup = check(Dataset.from_texts(texts, labels))
-    assert found(checkup, "without a single word") == (1, ("row 5",))
-    assert found(checkup, "samples without labels") == (1, ("row 5",))
-    assert found(checkup, "with the same labels") == (1, ("rows 1 and 2",))
-    assert found(checkup, "with other labels") == (1, ("rows 3 and 4",))
-    assert found(checkup, "ten times as many labels") == (1, ("row 8",))
-    assert found(checkup, "differ only in case") == (1, ('"New York" = "new-york"',))
-    assert found(checkup, "with a single sample")[0] == 33
-    assert found(checkup, "wrong encoding") == (1, ("row 6",))
-    assert found(checkup, "HTML") == (1, ("row 7",))
-    assert found(checkup, "far longer") == (1, ("row 9",))
-    assert all(finding.advice for finding in checkup.findings)
+    report = check(Dataset.from_texts(texts, labels))
+    assert find(report, "texts without a word") == (1, ("row 5",))
+    assert find(report, "samples without labels") == (1, ("row 5",))
+    assert find(report, "with the same labels") == (1, ("rows 1 and 2",))
+    assert find(report, "with other labels") == (1, ("rows 3 and 4",))
+    assert find(report, "ten times as many labels") == (1, ("row 8",))
+    assert find(report, "differ only in case") == (1, ('"New York" = "new-york"',))
+    assert find(report, "with a single sample")[0] == 33
+    assert find(report, "wrong encoding") == (1, ("row 6",))
+    assert find(report, "HTML") == (1, ("row 7",))
+    assert find(report, "far longer") == (1, ("row 9",))
+    assert all(finding.advice for finding in report.findings)
 
 
-def test_leaks_into_the_test_set() -> None:
+def test_overlap_with_test_data() -> None:
     train = Dataset.from_texts(["one text", "two text"], [["x"], ["y"]])
     test = Dataset.from_texts(["Two  Text", "three"], [["y"], ["new"]])
-    checkup = check(train, test)
-    assert found(checkup, "also stand in training (50.0 %)") == (1, ("test row 1",))
-    assert found(checkup, "training never saw") == (1, ('"new"',))
+    report = check(train, test)
+    assert find(report, "also in the training data (50.0 %)") == (1, ("test row 1",))
+    assert find(report, "labels that are not in the training data") == (1, ('"new"',))
 
 
 def test_feature_vectors() -> None:
     X = sp.csr_array(np.array([[1, 0], [1, 0], [0, 0]], np.float32))
-    data = Dataset(sp.csr_array(np.array([[1.0, 0], [1, 0], [1, 0]])), Labels.numbered(2), X=X)
-    checkup = check(data, data)
-    assert found(checkup, "without a feature") == (1, ("row 3",))
-    assert found(checkup, "labels without a sample") == (1, ('"1"',))
-    assert found(checkup, "also stand in training (100.0 %)")[0] == 3
-    assert checkup.facts["features"] == "2"
+    data = Dataset(sp.csr_array(np.array([[1.0, 0], [1, 0], [1, 0]])), Labels.from_count(2), X=X)
+    report = check(data, data)
+    assert find(report, "samples without features") == (1, ("row 3",))
+    assert find(report, "labels without samples") == (1, ('"1"',))
+    assert find(report, "also in the training data (100.0 %)")[0] == 3
+    assert report.facts["features"] == "2"
 
 
-def test_a_healthy_corpus_is_told_so(train: Dataset) -> None:
+def test_good_data_has_no_findings(train: Dataset) -> None:
     data = Dataset.from_texts(["a b", "c d", "e f", "g h"], [["x"], ["x"], ["y"], ["y"]])
-    checkup = check(data)
-    assert checkup.findings == []
-    text = checkup_text(checkup)
-    assert "Nothing to complain about." in text and "2–9                       2            4" in text
+    report = check(data)
+    assert report.findings == []
+    text = render_check(report)
+    assert "No problems found." in text and "2–9                       2            4" in text
     assert sum(labels for _, labels, _ in check(train).curve) == train.n_labels
     assert sum(total for _, _, total in check(train).curve) == train.Y.nnz
+
+
+def test_training_and_test_data_must_be_of_one_kind() -> None:
+    texts = Dataset.from_texts(["a"], [["0"]])
+    features = [Dataset(sp.csr_array([[1]]), Labels.from_count(1), X=np.ones((1, n))) for n in (2, 3)]
+    assert find(check(texts, features[0]), "the other has feature vectors")
+    assert find(check(*features), "training data has 2 features, test data 3")
+
+
+def test_paths_are_read(tmp_path: Path) -> None:
+    data = Dataset.from_texts(["one text", "two text"], [["x"], ["y"]])
+    path = write(data, tmp_path / "data")
+    report, of_files = check(data, data), check(path, str(path))
+    assert of_files.facts == report.facts and of_files.findings == report.findings
+
+
+def test_a_report_is_shown_short_and_as_tables() -> None:
+    report = check(Dataset.from_texts(["a b", "c d"], [["<b>"], ["<b>", "x"]]))
+    assert repr(report) == "CheckReport(2 samples, 1 findings)"
+    html = report._repr_html_()
+    assert html.count("<table>") == 3 and "1 × labels with a single sample" in html
+    assert "<b>" not in html and "labels per sample" in html

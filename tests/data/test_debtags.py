@@ -1,4 +1,4 @@
-"""Package lists become texts and tags; a machine without them gets told what to do."""
+"""Package lists are converted to texts and tags; without package lists the error says what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longtail.data import debtags
-from longtail.data.debtags import debtags_corpus, parse_packages
+from longtail.data.debtags import build_debtags, parse_packages
 from longtail.errors import DataError
 
 PACKAGES = """\
@@ -52,12 +52,12 @@ Description-en: Drive some car across the moon
 """
 
 
-def tools(packages: str, translations: str = "") -> Callable[..., str]:
-    """Stand-ins for apt's tools, over lists held in memory."""
+def fake_apt(packages: str, translations: str = "") -> Callable[..., str]:
+    """Make a replacement for apt's tools, with lists in memory."""
     files = {"packages.lz4": packages, "translations.lz4": translations}
 
     def run(tool: str, *arguments: str) -> str:
-        if tool == debtags.HELPER:
+        if tool == debtags.APT_HELPER:
             return files[arguments[-1]]
         name = "packages.lz4" if "Created-By: Packages" in arguments else "translations.lz4"
         return f"{name}\n" if files[name] else ""
@@ -71,12 +71,12 @@ def test_text_is_name_and_description_on_one_line_without_paragraph_dots() -> No
     assert pairs[text] == ["role::program"]
 
 
-def test_tags_go_on_over_lines() -> None:
+def test_tags_may_continue_on_the_next_line() -> None:
     (_, tags), *_ = parse_packages(PACKAGES.splitlines())
     assert tags == ["game::arcade", "interface::text-mode", "role::program", "use::gameplaying"]
 
 
-def test_untagged_packages_are_left_out_and_a_package_counts_once() -> None:
+def test_untagged_packages_are_skipped_and_a_package_counts_once() -> None:
     names = [text.partition(":")[0] for text, _ in parse_packages(PACKAGES.splitlines())]
     assert names == ["moon-buggy", "abook"]
 
@@ -92,45 +92,45 @@ def test_line_ends_do_not_matter() -> None:
     assert len(plain) == 2
 
 
-def test_corpus_takes_the_long_description_and_counts_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debtags, "run", tools(PACKAGES, TRANSLATIONS))
-    data = debtags_corpus()
+def test_the_corpus_uses_long_descriptions_and_counts_what_was_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debtags, "run_apt", fake_apt(PACKAGES, TRANSLATIONS))
+    data = build_debtags()
     assert data.texts is not None
     long = "Drive some car across the moon A game for character terminals. Jump over craters."
     assert data.texts[1] == f"moon-buggy: {long}"
     assert data.source == "builtin:debtags"
-    assert data.notes == ("2 of 4 packages have no tags and were left out",)
+    assert data.notes == ("2 of 4 packages have no tags and were skipped",)
     assert set(data.labels.names) == {"role::program", "game::arcade", "interface::text-mode", "use::gameplaying"}
 
 
-def test_one_line_descriptions_are_noted_with_the_command_that_fetches_the_long_ones(
+def test_a_note_says_how_to_download_long_descriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(debtags, "run", tools(PACKAGES))
-    data = debtags_corpus()
+    monkeypatch.setattr(debtags, "run_apt", fake_apt(PACKAGES))
+    data = build_debtags()
     assert data.texts is not None
     assert data.texts[1] == "moon-buggy: Drive some car across the moon"
     assert "Acquire::Languages=en update" in data.notes[1]
 
 
-def test_a_machine_without_apt_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_system_without_apt_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match=r"apt-get is not on this machine.*builtin:pydoc"):
-        debtags_corpus()
+    with pytest.raises(DataError, match=r"apt-get is not installed.*builtin:pydoc"):
+        build_debtags()
 
 
 def test_empty_lists_are_an_error_with_the_command_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debtags, "run", tools(""))
+    monkeypatch.setattr(debtags, "run_apt", fake_apt(""))
     with pytest.raises(DataError, match=r"package lists are empty.*apt-get .*update"):
-        debtags_corpus()
+        build_debtags()
 
 
 def test_lists_without_tags_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debtags, "run", tools("Package: a\nDescription: b\n"))
+    monkeypatch.setattr(debtags, "run_apt", fake_apt("Package: a\nDescription: b\n"))
     with pytest.raises(DataError, match=r"none of the 1 packages .* has tags.*builtin:pydoc"):
-        debtags_corpus()
+        build_debtags()
 
 
-def test_a_tool_that_fails_is_an_error_with_what_it_said() -> None:
+def test_a_tool_that_fails_is_an_error_with_its_message() -> None:
     with pytest.raises(DataError, match=r"sh failed \(broken list\)"):
-        debtags.run("sh", "-c", "echo broken list >&2; exit 100")
+        debtags.run_apt("sh", "-c", "echo broken list >&2; exit 100")

@@ -1,4 +1,4 @@
-"""One corpus in every format reads the same; every format names its faults."""
+"""All formats give the same data set; errors have file, line and column."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONTENT = {"data.jsonl": jsonl(), "data.csv": csv(), "data.tsv": tsv(), "data.tx
 
 @pytest.mark.parametrize("name", CONTENT)
 @pytest.mark.parametrize(("ending", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
-def test_every_text_format_in_every_packing(tmp_path: Path, name: str, ending: str, pack) -> None:  # type: ignore[no-untyped-def]
+def test_every_text_format_with_every_compression(tmp_path: Path, name: str, ending: str, pack) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / (name + ending)
     path.write_bytes(pack(CONTENT[name].encode()))
     data = longtail.read(path)
@@ -56,7 +56,7 @@ def test_every_text_format_in_every_packing(tmp_path: Path, name: str, ending: s
     assert data.labels.names == ("fruit", "red", "sea")  # in order of appearance
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes(b"\xef\xbb\xbf" + csv().encode())
     assert as_dict(longtail.read(path)) == dict(zip(TEXTS, map(set, LABELS), strict=True))
@@ -66,7 +66,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     ("texts", "labels", "separator"),
     [("train_texts.txt", "train_labels.txt", " "), ("X.trn.txt", "Y.trn.txt", ","), ("text.txt", "label.txt.gz", "\t")],
 )
-def test_texts_beside_labels_given_either(tmp_path: Path, texts: str, labels: str, separator: str) -> None:
+def test_a_file_of_texts_with_a_file_of_labels(tmp_path: Path, texts: str, labels: str, separator: str) -> None:
     (tmp_path / texts).write_text("\n".join(TEXTS) + "\n")
     content = "".join(separator.join(n) + "\n" for n in LABELS).encode()
     (tmp_path / labels).write_bytes(gzip.compress(content) if labels.endswith(".gz") else content)
@@ -86,7 +86,7 @@ def test_parquet(tmp_path: Path, as_list: bool) -> None:
     with pytest.raises(DataError, match="row 2"):
         longtail.read(path)
     pq.write_table(pa.table({"body": ["a"], "labels": ["x"]}), path)
-    with pytest.raises(DataError, match="no column named text among: body, labels"):
+    with pytest.raises(DataError, match="no column named text; the columns are: body, labels"):
         longtail.read(path)
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(DataError, match="not a Parquet file"):
@@ -125,20 +125,20 @@ def test_annif_short_text_corpora(tmp_path: Path) -> None:
         ("d.jsonl", '{"text": "a", "labels": [null]}\n', ":1:15", "a label is null"),
         ("d.jsonl", '{"text": "a", "labels": [" "]}\n', ":1:15", "a label is empty"),
         ("d.jsonl", '{"text": "a\\ud800", "labels": []}\n', ":1:2", "lone surrogate U+D800"),
-        ("d.jsonl", "\n\n", "", "not a single text"),
-        ("d.csv", "text,labels\na,b,c\n", ":2:1", "3 cells where the first row has 2"),
-        ("d.csv", "text,genre\na,b\n", ":1:1", "no column of labels among: text, genre"),
-        ("d.csv", "a,b,c\n", ":1:1", "no header with a column named text, but: a, b, c"),
-        ("d.csv", "title,labels\na,b\n", ":1:1", "no header with a column named text, but: title, labels"),
+        ("d.jsonl", "\n\n", "", "there are no texts"),
+        ("d.csv", "text,labels\na,b,c\n", ":2:1", "3 cells, but the first row has 2"),
+        ("d.csv", "text,genre\na,b\n", ":1:1", "no column of labels; the columns are: text, genre"),
+        ("d.csv", "a,b,c\n", ":1:1", "no column named text; the first row is: a, b, c"),
+        ("d.csv", "title,labels\na,b\n", ":1:1", "no column named text; the first row is: title, labels"),
         ("d.csv", 'text,labels\n"a,b\nc,d\ne,f\n', ":2:1", "not a table"),
         ("d.jsonl", '{"labels":["txt"],"txt":"hello"}\n', ":1:19", 'unknown key "txt"'),
         ("d.jsonl", '{"text": "a", "labels": ["\\udfff"]}\n', ":1:15", "lone surrogate U+DFFF"),
         ("d.jsonl", '{"text": "a", "labels": [' + "1" * 5000 + "]}\n", ":1:1", "not readable as JSON"),
         ("d.txt", "__label__a x\n__label__ y\n", ":2:1", "a label is empty"),
-        ("d.txt", "just a text\n", ":1:1", "the format is not known"),
+        ("d.txt", "just a text\n", ":1:1", "unknown format"),
     ],
 )
-def test_faults_are_named(tmp_path: Path, name: str, text: str, where: str, found: str) -> None:
+def test_errors_have_line_and_column(tmp_path: Path, name: str, text: str, where: str, found: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError) as caught:
         longtail.read(tmp_path / name)
@@ -146,7 +146,7 @@ def test_faults_are_named(tmp_path: Path, name: str, text: str, where: str, foun
 
 
 @pytest.mark.parametrize("name", ["d.jsonl", "d.csv", "d.txt"])
-def test_bad_utf8_is_found_where_it_stands(tmp_path: Path, name: str) -> None:
+def test_bytes_that_are_not_utf8_are_located(tmp_path: Path, name: str) -> None:
     good = CONTENT[name.replace("d.", "data.")].encode()
     (tmp_path / name).write_bytes(good + "grün".encode("latin1") + b"\n")
     with pytest.raises(DataError, match=rf"{name}:\d+:3: byte 0xfc is not UTF-8"):
@@ -154,7 +154,7 @@ def test_bad_utf8_is_found_where_it_stands(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_packed_parquet(tmp_path: Path, ending: str, pack) -> None:  # type: ignore[no-untyped-def]
+def test_compressed_parquet(tmp_path: Path, ending: str, pack) -> None:  # type: ignore[no-untyped-def]
     pq.write_table(pa.table({"text": TEXTS, "labels": LABELS}), tmp_path / "plain")
     path = tmp_path / f"data.parquet{ending}"
     path.write_bytes(pack((tmp_path / "plain").read_bytes()))
@@ -164,7 +164,7 @@ def test_packed_parquet(tmp_path: Path, ending: str, pack) -> None:  # type: ign
 @pytest.mark.parametrize(
     ("name", "content"), [("DATA.CSV", csv()), ("table.txt", csv()), ("x.txt", "no label\n" + fasttext())]
 )
-def test_formats_are_told_by_content_where_names_do_not_help(tmp_path: Path, name: str, content: str) -> None:
+def test_formats_are_detected_by_content_if_names_do_not_help(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     assert "Straße über Bäume" in as_dict(longtail.read(tmp_path / name))
 
@@ -180,19 +180,19 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack) -> None:  # type:
     assert as_dict(longtail.read("-")) == dict(zip(TEXTS, map(set, LABELS), strict=True))
 
 
-def test_blank_rows_are_passed_over_and_told(tmp_path: Path) -> None:
+def test_blank_rows_are_skipped_and_noted(tmp_path: Path) -> None:
     for name, content in (("a.csv", "text,labels\n\na,x\n"), ("a.txt", "__label__x a\n\n")):
         (tmp_path / name).write_text(content)
         data = longtail.read(tmp_path / name)
         assert data.n_samples == 1 and "1 blank" in data.notes[-1]
 
 
-def test_what_was_passed_over_is_told(tmp_path: Path) -> None:
+def test_skipped_lines_and_labels_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text('\n{"text": "a", "labels": ["x", "x", 7]}\n\n')
     data = longtail.read(path)
     assert data.labels.names == ("x", "7")
-    assert "1 labels stood more than once" in data.notes[0] and "2 blank lines were passed over" in data.notes[1]
+    assert "1 repeated labels" in data.notes[0] and "2 blank lines were skipped" in data.notes[1]
 
 
 def test_unknown_builtin_corpora_get_a_suggestion() -> None:
@@ -200,7 +200,7 @@ def test_unknown_builtin_corpora_get_a_suggestion() -> None:
         longtail.read("builtin:pydocs")
 
 
-def test_a_label_file_gives_order_texts_and_parents(tmp_path: Path) -> None:
+def test_a_label_file_defines_order_texts_and_parents(tmp_path: Path) -> None:
     (tmp_path / "labels.tsv").write_text("name\ttext\tparents\nsea\tsalt water\t\nfruit\t\tsea\nunused\t\tsea|fruit\n")
     (tmp_path / "data.jsonl").write_text(jsonl())
     data = longtail.read(tmp_path / "data.jsonl")
@@ -208,7 +208,10 @@ def test_a_label_file_gives_order_texts_and_parents(tmp_path: Path) -> None:
     assert data.labels.texts == ("salt water", "", "", "")
     assert data.labels.parents == ((), ("sea",), ("sea", "fruit"), ())
     assert as_dict(data)["red apple, ripe"] == {"fruit", "red"}
-    assert data.notes == ("label names from labels.tsv", "1 labels are not in the label file; they were added after it")
+    assert data.notes == (
+        "label names from labels.tsv",
+        "1 labels are not in the label file; they were added after its labels",
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,11 +220,11 @@ def test_a_label_file_gives_order_texts_and_parents(tmp_path: Path) -> None:
         ("", "empty"),
         ("name\tparents\ttext\n", "the header of the label file"),
         ("a\n\nb\n", "a label has no name"),
-        ("a\na\n", '"a" stands twice'),
+        ("a\na\n", '"a" occurs twice'),
         ("name\ttext\tparents\na\t\t\nb\t\ta|zz\n", 'names:3: the parent "zz" is not a label'),
     ],
 )
-def test_faults_of_a_label_file(tmp_path: Path, text: str, found: str) -> None:
+def test_errors_in_a_label_file(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "names").write_text(text)
     (tmp_path / "data.jsonl").write_text(jsonl())
     with pytest.raises(DataError, match=found):

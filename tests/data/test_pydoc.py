@@ -1,4 +1,4 @@
-"""The embedded corpus is made of real prose, tells no answers, and is the same at every build."""
+"""The built-in corpus pydoc has real prose, does not contain the answers, and is the same at every build."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from longtail.errors import DataError
 
 @pytest.fixture(scope="module")
 def build() -> tuple[Dataset, set[str]]:
-    """The corpus, and the modules that building it left behind in this process."""
+    """The corpus, and the modules that were imported into this process while it was built."""
     before = set(sys.modules)
-    return pydoc.pydoc_corpus(), set(sys.modules) - before
+    return pydoc.build_pydoc(), set(sys.modules) - before
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +76,20 @@ def test_two_builds_are_equal_whatever_the_hash_seed_and_the_folder(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONHASHSEED", "12345")
     monkeypatch.setenv("PYTHONOPTIMIZE", "2")  # would strip the docstrings
-    again = pydoc.pydoc_corpus()
+    again = pydoc.build_pydoc()
     assert list(again.texts or ()) == list(corpus.texts or ())
     assert again.labels == corpus.labels
     assert (again.Y != corpus.Y).nnz == 0
     assert again.notes == corpus.notes
-    assert capfd.readouterr() == ("", "")  # and a build says nothing
+    assert capfd.readouterr() == ("", "")  # and a build prints nothing
 
 
 # Side effects
 
 
-def test_the_walk_stays_out_of_this_process(build: tuple[Dataset, set[str]]) -> None:
-    _, left_behind = build
-    assert left_behind == set()
+def test_building_imports_nothing_into_this_process(build: tuple[Dataset, set[str]]) -> None:
+    _, imported = build
+    assert imported == set()
 
 
 def test_what_a_module_prints_on_import_does_not_reach_the_rows(tmp_path: Path) -> None:
@@ -102,16 +102,16 @@ def test_what_a_module_prints_on_import_does_not_reach_the_rows(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("TIMEOUT", 0.01), ("__name__", "longtail.data.no_such_module")])
-def test_a_walk_that_fails_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, attribute: str, value: object) -> None:
+def test_a_failed_build_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, attribute: str, value: object) -> None:
     monkeypatch.setattr(pydoc, attribute, value)
     with pytest.raises(DataError, match=r"builtin:pydoc: .*(timed out|No module named)"):
-        pydoc.pydoc_corpus()
+        pydoc.build_pydoc()
 
 
 def test_a_python_that_cannot_be_started_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
-    with pytest.raises(DataError, match=r"could not be read .*Try again"):
-        pydoc.pydoc_corpus()
+    with pytest.raises(DataError, match=r"docstrings could not be read .*Try again"):
+        pydoc.build_pydoc()
 
 
 # One docstring
@@ -132,7 +132,7 @@ def test_a_python_that_cannot_be_started_is_a_clear_error(monkeypatch: pytest.Mo
     ],
 )
 def test_the_call_at_the_start_is_removed(doc: str, text: str) -> None:
-    assert pydoc.description(doc, ["x", "y", "z"]) == text
+    assert pydoc.extract_description(doc, ["x", "y", "z"]) == text
 
 
 @pytest.mark.parametrize(
@@ -155,36 +155,36 @@ def test_the_call_at_the_start_is_removed(doc: str, text: str) -> None:
         "Use it like this::\n\n    add(x, y)",
     ],
 )
-def test_prose_ends_where_parameters_or_code_begin(rest: str) -> None:
-    assert pydoc.description(f"Add two\nnumbers.\n\n{rest}", ["x", "y"]) == "Add two numbers."
+def test_prose_ends_where_parameters_or_code_start(rest: str) -> None:
+    assert pydoc.extract_description(f"Add two\nnumbers.\n\n{rest}", ["x", "y"]) == "Add two numbers."
 
 
-def test_parameters_named_in_prose_stay() -> None:
+def test_parameters_mentioned_in_prose_are_kept() -> None:
     text = "Add x to y. If x is None, return y."
-    assert pydoc.description(text, ["x", "y"]) == text
+    assert pydoc.extract_description(text, ["x", "y"]) == text
 
 
 def test_a_long_text_is_cut_at_the_end_of_a_sentence() -> None:
-    text = pydoc.description("Seven words stand in every sentence here. " * 40, ["x"])
+    text = pydoc.extract_description("Every sentence of this has seven words. " * 40, ["x"])
     assert len(text.split()) == pydoc.MAX_WORDS // 7 * 7
-    assert text.endswith("here.")
+    assert text.endswith("words.")
 
 
-def test_parameters_are_what_a_caller_can_name() -> None:
+def test_parameters_are_those_that_a_caller_can_pass_by_name() -> None:
     class Owner:
         def method(self, a: int, *rest: int, b: int = 0, _hidden: int = 0, **more: int) -> None: ...
 
         @classmethod
         def make(cls, c: int) -> None: ...
 
-    assert pydoc.parameters(Owner.method) == ["a", "b"]
-    assert pydoc.parameters(Owner.__dict__["make"].__get__(None, Owner)) == ["c"]
-    assert pydoc.parameters(math.hypot) == []  # no readable signature
-    assert pydoc.parameters(dict.fromkeys) == ["iterable", "value"]
+    assert pydoc.list_parameters(Owner.method) == ["a", "b"]
+    assert pydoc.list_parameters(Owner.__dict__["make"].__get__(None, Owner)) == ["c"]
+    assert pydoc.list_parameters(math.hypot) == []  # no readable signature
+    assert pydoc.list_parameters(dict.fromkeys) == ["iterable", "value"]
 
 
 def test_members_are_public_functions_and_classes_and_no_ufuncs() -> None:
-    found = list(pydoc.members(np))
+    found = list(pydoc.iter_members(np))
     assert np.max in found
     assert np.ndarray in found
     assert not any(isinstance(value, np.ufunc) for value in found)

@@ -1,3 +1,5 @@
+"""The XC reader: values, spellings, repairs, and errors with line and column."""
+
 from __future__ import annotations
 
 import gzip
@@ -10,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import longtail
-from longtail.data.xc import line_blocks
-from longtail.data.xc_parse import parse
+from longtail.data.xc import iter_blocks
+from longtail.data.xc_parse import parse_block
 from longtail.errors import DataError
 
 GOOD = "3 5 4\n0,2 0:1 3:0.5\n 1:2e-1 4:-3\n3 2:1\n"
@@ -49,36 +51,36 @@ def test_a_small_file_by_hand(tmp_path: Path) -> None:
         "no last newline",
         "blank end",
         "tabs",
-        "unordered",
+        "unsorted",
         "no blank before features",
         "signs",
         "byte order mark",
     ],
 )
-def test_other_spellings_mean_the_same(tmp_path: Path, text: str) -> None:
+def test_other_spellings_give_the_same_data(tmp_path: Path, text: str) -> None:
     expected, data = read_text(tmp_path, GOOD), read_text(tmp_path, text)
     assert (data.X != expected.X).nnz == 0 and (data.Y != expected.Y).nnz == 0
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_compressed_files_are_told_by_their_content(tmp_path: Path, pack) -> None:  # type: ignore[no-untyped-def]
+def test_compressed_files_are_recognised_by_their_content(tmp_path: Path, pack) -> None:  # type: ignore[no-untyped-def]
     assert read_text(tmp_path, pack(GOOD.encode())).n_samples == 3
 
 
-def test_repairs_are_told(tmp_path: Path) -> None:
+def test_repairs_are_noted(tmp_path: Path) -> None:
     data = read_text(tmp_path, "1 5 4\n2,2,0 3:1 0:1\n")
     assert data.Y.indices.tolist() == [0, 2] and data.X.indices.tolist() == [0, 3]
-    assert "unordered" in data.notes[0] and "1 labels stood more than once" in data.notes[1]
+    assert "1 rows had unsorted feature ids" in data.notes[0] and "1 repeated labels" in data.notes[1]
 
 
 @pytest.mark.parametrize(
     ("text", "where", "found"),
     [
         ("", "", "empty"),
-        ("4 5 4\n0 0:1\n", ":1:1", "promises 4 samples, 1 follow"),
-        ("1 5 4\n0 0:1\n1 0:1\n", ":1:1", "promises 1 samples, 2 follow"),
+        ("4 5 4\n0 0:1\n", ":1:1", "says 4 samples, but there are 1"),
+        ("1 5 4\n0 0:1\n1 0:1\n", ":1:1", "says 1 samples, but there are 2"),
         ("0 5 4\n", ":1:1", "no samples"),
-        ("9999999999 5 4\n", ":1:1", "promises more than"),
+        ("9999999999 5 4\n", ":1:1", "a number above"),
         ("1 5 4\n0 0:one\n", ":2:5", '"one" is not a finite number'),
         ("1 5 4\n0 0:nan\n", ":2:5", '"nan" is not a finite number'),
         ("1 5 4\n0 0:1e99\n", ":2:5", '"1e99" is not a finite number'),
@@ -87,8 +89,8 @@ def test_repairs_are_told(tmp_path: Path) -> None:
         ("1 5 4\n0,4 0:1\n", ":2:3", "label id 4 is out of range"),
         ("1 5 4\n0,-1 0:1\n", ":2:3", "label id -1 is negative"),
         ("1 5 4\n0 -2:1\n", ":2:3", "feature id -2 is negative"),
-        ("1 5 4\n0 1:1 1:2\n", ":2:7", "feature 1 stands twice"),
-        ("1 5 4\n0 3:1 1:1 3:2\n", ":2:11", "feature 3 stands twice"),
+        ("1 5 4\n0 1:1 1:2\n", ":2:7", "feature 1 occurs twice"),
+        ("1 5 4\n0 3:1 1:1 3:2\n", ":2:11", "feature 3 occurs twice"),
         ("1 5 4\n0,,1 0:1\n", ":2:3", '"" is not a label id'),
         ("1 5 4\nx 0:1\n", ":2:1", '"x" is not a label id'),
         ("1 5 4\n0 7\n", ":2:3", '"7" has no colon'),
@@ -99,7 +101,7 @@ def test_repairs_are_told(tmp_path: Path) -> None:
         ("0,1 0:1 3:2\n", ":1:1", "without its header"),
     ],
 )
-def test_faults_are_named_with_line_and_column(tmp_path: Path, text: str | bytes, where: str, found: str) -> None:
+def test_errors_have_line_and_column(tmp_path: Path, text: str | bytes, where: str, found: str) -> None:
     with pytest.raises(DataError) as caught:
         read_text(tmp_path, text)
     assert found in str(caught.value)
@@ -124,21 +126,21 @@ def test_missing_files_folders_and_names(tmp_path: Path) -> None:
         longtail.read(tmp_path / "nowhere" / "train.txt")
 
 
-def test_label_names_come_from_a_file_beside(tmp_path: Path) -> None:
+def test_label_names_are_read_from_a_file_in_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("a\nb\nc\nd\n")
     data = read_text(tmp_path, GOOD)
     assert data.labels.names == ("a", "b", "c", "d") and data.notes == ("label names from labels.txt",)
     (tmp_path / "labels.txt").write_text("a\nb\n")
-    with pytest.raises(DataError, match="promises 4 labels, the label file has 2"):
+    with pytest.raises(DataError, match="says 4 labels, but the label file has 2"):
         read_text(tmp_path, GOOD)
 
 
 def test_blocks_are_cut_at_line_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("longtail.data.xc.BLOCK", 7)
+    monkeypatch.setattr("longtail.data.xc._BYTES_PER_BLOCK", 7)
     path = tmp_path / "lines"
     path.write_bytes(b"a\nbb\n" + b"c" * 30 + b"\nd")
     with path.open("rb") as stream:
-        blocks = list(line_blocks(stream))
+        blocks = list(iter_blocks(stream))
     assert b"".join(blocks) == b"a\nbb\n" + b"c" * 30 + b"\nd\n"
     assert all(block.endswith(b"\n") for block in blocks)
     whole = read_text(tmp_path, GOOD)
@@ -147,9 +149,9 @@ def test_blocks_are_cut_at_line_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @given(st.floats(-(2.0**126), 2.0**126, width=32), st.sampled_from(["r", ".9e", ".12f", ".20g", ".3f"]))
-def test_numbers_are_read_as_python_reads_them(value: float, form: str) -> None:
+def test_numbers_are_parsed_as_in_python(value: float, form: str) -> None:
     word = repr(value) if form == "r" else format(value, form)
-    block = parse(f" 0:{word}\n".encode(), 1, 1)
+    block = parse_block(f" 0:{word}\n".encode(), 1, 1)
     assert block.bad_line == -1
     expected = np.float32(float(word))
     assert abs(block.values[0] - expected) <= np.spacing(abs(expected))  # at most one unit in the last place
@@ -163,7 +165,7 @@ def test_damage_is_read_or_refused_but_never_crashes(tmp_path_factory: pytest.Te
     try:
         data = read_text(folder, damaged)
     except DataError as error:
-        assert "cannot be understood" not in str(error)  # every fault has a name
+        assert "cannot be parsed" not in str(error)  # every fault has a specific message
     else:
         assert data.n_samples == data.X.shape[0] and np.isfinite(data.X.data).all()
 

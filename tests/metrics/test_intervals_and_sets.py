@@ -1,3 +1,5 @@
+"""Confidence intervals, the paired test, F1 scores and the choice of a threshold."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -8,14 +10,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from longtail.errors import DataError
-from longtail.metrics.intervals import bootstrap, paired_test
-from longtail.metrics.ranking import PerSample
-from longtail.metrics.sets import best_threshold, f1_scores
+from longtail.metrics.intervals import bootstrap, run_paired_test
+from longtail.metrics.ranking import SampleScores
+from longtail.metrics.sets import choose_threshold, compute_f1
 from longtail.topk import TopK
 
 
-def scores(values: np.ndarray) -> PerSample:  # type: ignore[type-arg]
-    return PerSample(("m",), values[:, None], np.ones((len(values), 1)))
+def scores(values: np.ndarray) -> SampleScores:  # type: ignore[type-arg]
+    return SampleScores(("m",), values[:, None], np.ones((len(values), 1)))
 
 
 def test_intervals_have_the_width_of_the_normal_approximation() -> None:
@@ -36,40 +38,41 @@ def test_intervals_cover_the_truth_about_19_times_in_20() -> None:
     assert 0.90 <= inside / 200 <= 0.99
 
 
-def test_paired_test_sees_a_difference_and_sees_none() -> None:
+def test_paired_test_finds_a_difference_only_if_there_is_one() -> None:
     random = np.random.default_rng(0)
     base = random.random(300)
-    better = paired_test(scores(base + 0.05), scores(base), resamples=500)["m"]
+    better = run_paired_test(scores(base + 0.05), scores(base), resamples=500)["m"]
     assert better.difference == pytest.approx(5) and better.p_value < 0.01
-    equal = paired_test(scores(base), scores(base), resamples=500)["m"]
+    equal = run_paired_test(scores(base), scores(base), resamples=500)["m"]
     assert equal.difference == 0 and equal.p_value == 1
-    noise = paired_test(scores(base), scores(random.permutation(base)), resamples=500)["m"]
+    noise = run_paired_test(scores(base), scores(random.permutation(base)), resamples=500)["m"]
     assert noise.p_value > 0.05
 
 
 def test_p_values_are_uniform_when_nothing_differs() -> None:
     random = np.random.default_rng(2)
     below = sum(
-        paired_test(scores(random.normal(size=40)), scores(random.normal(size=40)), resamples=200)["m"].p_value < 0.2
+        run_paired_test(scores(random.normal(size=40)), scores(random.normal(size=40)), resamples=200)["m"].p_value < 0.2
         for _ in range(200)
     )
     assert 0.12 <= below / 200 <= 0.28
 
 
-def test_models_must_be_measured_on_the_same_samples() -> None:
+def test_models_must_be_evaluated_on_the_same_samples() -> None:
     with pytest.raises(DataError, match="same samples"):
-        paired_test(scores(np.ones(3)), scores(np.ones(4)))
+        run_paired_test(scores(np.ones(3)), scores(np.ones(4)))
 
 
 @given(st.integers(0, 10_000))
-def test_f1_is_that_of_scikit_learn(seed: int) -> None:
+def test_f1_agrees_with_scikit_learn(seed: int) -> None:
     random = np.random.default_rng(seed)
     Y, P = (random.random((6, 5)) < 0.4).astype(int), (random.random((6, 5)) < 0.4).astype(int)
-    ours = f1_scores(sp.csr_array(P).astype(np.float32), sp.csr_array(Y).astype(np.float32))
+    ours = compute_f1(sp.csr_array(P).astype(np.float32), sp.csr_array(Y).astype(np.float32))
     occurs = np.flatnonzero((Y + P).any(axis=0))
-    kinds = {"micro-F1": "micro", "macro-F1": "macro", "example-F1": "samples"}
-    for name, kind in kinds.items():
-        theirs = f1_score(Y, P, average=kind, zero_division=0, labels=occurs if kind == "macro" and len(occurs) else None)
+    averages = {"micro-F1": "micro", "macro-F1": "macro", "example-F1": "samples"}
+    for name, average in averages.items():
+        labels = occurs if average == "macro" and len(occurs) else None
+        theirs = f1_score(Y, P, average=average, zero_division=0, labels=labels)
         assert ours[name] == pytest.approx(100 * theirs)
 
 
@@ -84,7 +87,7 @@ def test_no_threshold_has_a_better_micro_f1(seed: int) -> None:
     def micro(threshold: float) -> float:
         P = np.zeros((5, 6), np.float32)
         np.put_along_axis(P, ids, (best.scores >= threshold).astype(np.float32), axis=1)
-        return f1_scores(sp.csr_array(P), Y)["micro-F1"]
+        return compute_f1(sp.csr_array(P), Y)["micro-F1"]
 
-    chosen = micro(best_threshold(best, Y))
+    chosen = micro(choose_threshold(best, Y))
     assert all(chosen >= micro(t) - 1e-9 for t in np.arange(0, 1.1, 1 / 16))

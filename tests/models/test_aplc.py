@@ -1,11 +1,10 @@
-"""APLC-XLNet as a method: its settings, its three rates, and that what is saved predicts as what was trained."""
+"""APLC-XLNet as a method: its settings, its three learning rates, training, and saving."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,53 +14,59 @@ import torch
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
-from longtail.features.pretrained import SCRATCH
-from longtail.models.aplc.model import TABLES, Aplc, like
-from longtail.models.aplc.partition import cheapest, n_parameters
-from longtail.models.aplc.training import Network, clusters, optimizer
+from longtail.features.pretrained import SCRATCH_ENCODERS
+from longtail.models.aplc.model import Aplc
+from longtail.models.aplc.network import AplcNetwork, partition_labels
+from longtail.models.aplc.partition import count_parameters, find_cheapest_partition
+from longtail.models.aplc.settings import PAPER_PLANS, AplcPlan, AplcSettings
+from longtail.models.aplc.training import make_optimizer
 from longtail.nn import loop
-from longtail.nn.encoders import make
+from longtail.nn.encoder_factory import make_encoder
 from longtail.nn.validation import mean_precision
 
 QUICK: dict[str, Any] = {"width": 16, "layers": 1, "hidden": 16, "threads": 1, "n_pieces": 200}
 
 
-def settings(**changes: Any) -> SimpleNamespace:
-    model = Aplc(**{**QUICK, **changes})
-    model.n_samples, model.label_counts = 100, np.array([9, 5, 3, 1], np.int32)
-    return SimpleNamespace(**model._chosen())
+def partition_sizes(counts: Any, n_samples: int, **changes: Any) -> list[int]:
+    settings = AplcSettings(**{**QUICK, **changes})
+    return partition_labels(counts, n_samples, settings, settings.plan(100, 4)).sizes.tolist()
+
+
+def make_network(encoder: str, **changes: Any) -> tuple[AplcNetwork, AplcSettings, AplcPlan]:
+    settings = AplcSettings(**{**QUICK, "encoder": encoder, "layers": 2, **changes})
+    plan = settings.plan(100, 4)
+    partition = partition_labels(np.array([9, 5, 3, 1], np.int32), 18, settings, plan)
+    return AplcNetwork(make_encoder(encoder, 50, width=16, layers=2), partition, settings, plan), settings, plan
 
 
 # Settings
 
 
-def test_the_paper_preset_takes_the_numbers_of_the_nearest_corpus() -> None:
-    for (n_samples, n_labels), row in TABLES.items():
-        assert like(n_samples, n_labels) == row
+def test_the_paper_preset_has_the_settings_of_the_nearest_corpus() -> None:
     model = Aplc(**Aplc.preset("paper"))
-    model.n_samples, model.label_counts = 15_539, np.ones(3_993, np.int32)  # EURLex-4k in its other version
-    s = model._chosen()
-    assert (s["encoder"], s["hidden"], s["n_clusters"], s["q"], s["max_length"]) == ("xlnet-base-cased", 768, 2, 2, 512)
-    assert (s["rate"], s["hidden_rate"], s["head_rate"], s["batch"], s["epochs"]) == (5e-5, 1e-4, 2e-3, 12, 8)
-    assert (s["schedule"], s["clip"], s["average"]) == ("linear", 1.0, "none")
-    assert model.set_params(batch=3)._chosen()["batch"] == 3  # what is given is kept
+    for (n_samples, n_labels), expected in PAPER_PLANS.items():
+        assert model.plan(n_samples, n_labels) == expected
+    plan = model.plan(15_539, 3_993)  # EURLex-4k in its other version
+    assert (model.encoder, plan.hidden, plan.n_clusters, model.q, plan.max_length) == ("xlnet-base-cased", 768, 2, 2, 512)
+    assert (plan.rate, plan.hidden_rate, plan.head_rate, plan.batch, plan.epochs) == (5e-5, 1e-4, 2e-3, 12, 8)
+    assert (model.schedule, model.clip, model.average) == ("linear", 1.0, "none")
+    assert model.set_params(batch=3).plan(15_539, 3_993).batch == 3  # a given value is used
 
 
-def test_the_labels_are_cut_evenly_unless_the_head_has_a_share() -> None:
+def test_clusters_are_of_equal_size_unless_the_head_has_a_share() -> None:
     counts = np.arange(100, 0, -1, dtype=np.int32)
-    assert clusters(counts, 1000, settings(n_clusters=4, head=None)).sizes.tolist() == [25] * 4
-    assert clusters(counts, 1000, settings(n_clusters=3, head=0.7)).sizes.tolist() == [70, 15, 15]
-    assert clusters(counts, 1000, settings(n_clusters=1)).sizes.tolist() == [100]
+    assert partition_sizes(counts, 1000, n_clusters=4, head_share=None) == [25] * 4
+    assert partition_sizes(counts, 1000, n_clusters=3, head_share=0.7) == [70, 15, 15]
+    assert partition_sizes(counts, 1000, n_clusters=1) == [100]
 
 
-def test_the_labels_may_be_cut_where_a_step_costs_least() -> None:
+def test_labels_can_be_partitioned_where_a_step_costs_least() -> None:
     counts = np.maximum(10_000 / np.arange(1, 1001) ** 1.2, 1).astype(np.int32)
-    of = settings(n_clusters=3, cut="cheapest", hidden=64)
-    sizes = clusters(counts, 20_000, of).sizes
-    assert sizes.tolist() == cheapest(counts, 20_000, d=64, most_tails=2).sizes.tolist() and len(sizes) == 3
-    of.most_parameters = n_parameters(sizes, 64, 2) // 2
-    with pytest.raises(SettingError, match="no cut of 1000 labels"):
-        clusters(counts, 20_000, of)
+    changes: dict[str, Any] = {"n_clusters": 3, "partition": "cheapest", "hidden": 64}
+    sizes = partition_sizes(counts, 20_000, **changes)
+    assert sizes == find_cheapest_partition(counts, 20_000, d=64, max_tails=2).sizes.tolist() and len(sizes) == 3
+    with pytest.raises(SettingError, match="no partition of 1000 labels"):
+        partition_sizes(counts, 20_000, **changes, max_parameters=count_parameters(sizes, 64, 2) // 2)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +76,14 @@ def test_the_labels_may_be_cut_where_a_step_costs_least() -> None:
         ({"batch": 0}, "batch is 0"),
         ({"epochs": 1.5}, "epochs is 1.5"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"head": 1.5}, "head is 1.5"),
+        ({"head_share": 1.5}, "head_share is 1.5"),
         ({"holdout": 0.9}, "holdout is 0.9"),
         ({"accumulate": 0}, "accumulate is 0"),
         ({"max_length": 0}, "max_length is 0"),
         ({"q": 0.5}, "q is 0.5"),
-        ({"schedule": "linea"}, "no schedule"),
-        ({"trained_layers": 0, "unfreeze": True}, "does not go with unfreeze"),
-        ({"trained_layers": 0, "head_first": 3}, "does not go with head_first"),
+        ({"schedule": "linea"}, 'Did you mean "linear"'),
+        ({"trained_layers": 0, "unfreeze": True}, "cannot be combined with unfreeze"),
+        ({"trained_layers": 0, "head_epochs": 3}, "cannot be combined with head_epochs"),
         ({"encoder": "no-model/of-that-name"}, "hf download"),
         ({"width": 7}, "even width"),
         ({"device": "gpu"}, "does not find"),
@@ -92,22 +97,21 @@ def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found
 # Training
 
 
-def test_the_three_parts_have_their_own_rates() -> None:
-    s = settings(encoder="transformer", layers=2, rate=1.0, hidden_rate=2.0, head_rate=3.0)
-    net = Network(make("transformer", 50, width=16, layers=2), clusters(np.array([9, 5, 3, 1], np.int32), 18, s), s)
-    rates = {id(p): group["lr"] for group in optimizer(net, s).param_groups for p in group["params"]}
+def test_the_three_parts_have_separate_learning_rates() -> None:
+    net, settings, plan = make_network("transformer", rate=1.0, hidden_rate=2.0, head_rate=3.0)
+    groups = make_optimizer(net, settings, plan).param_groups
+    rates = {id(p): group["lr"] for group in groups for p in group["params"]}
     for part, rate in ((net.encoder, 1.0), (net.hidden, 2.0), (net.head, 3.0)):
         assert part is not None and {rates.pop(id(p)) for p in part.parameters()} == {rate}
     assert not rates  # every parameter is in one group
 
 
-def test_layers_thaw_from_the_last_to_the_token_vectors() -> None:
-    s = settings(encoder="transformer", layers=2, unfreeze=True)
-    net = Network(make("transformer", 50, width=16, layers=2), clusters(np.array([9, 5, 3, 1], np.int32), 18, s), s)
-    found = optimizer(net, s)
+def test_layers_are_unfrozen_from_the_last_to_the_token_vectors() -> None:
+    net, settings, plan = make_network("transformer", unfreeze=True)
+    optimizer = make_optimizer(net, settings, plan)
 
     def trained(epoch: int) -> set[str]:
-        loop.thaw(found, epoch)
+        loop.unfreeze_groups(optimizer, epoch)
         return {".".join(name.split(".")[:3]) for name, p in net.named_parameters() if p.requires_grad and "encoder" in name}
 
     blocks = {"encoder.blocks.0", "encoder.blocks.1"}
@@ -115,8 +119,8 @@ def test_layers_thaw_from_the_last_to_the_token_vectors() -> None:
     assert "encoder.table.weight" not in trained(2) and "encoder.table.weight" in trained(3)
 
 
-@pytest.mark.parametrize("encoder", SCRATCH)
-def test_every_encoder_learns_and_comes_back_from_disk(encoder: str, train: Dataset, test: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoder", SCRATCH_ENCODERS)
+def test_every_encoder_can_be_trained_saved_and_loaded(encoder: str, train: Dataset, test: Dataset, tmp_path: Path) -> None:
     tagger = Tagger("aplc", encoder=encoder, **QUICK, epochs=10, rate=0.01, head_rate=0.01, hidden_rate=0.01, batch=16)
     tagger.fit(train)
     assert tagger.evaluate(test).values["P@1"] > 80  # the most frequent label has 40
@@ -127,7 +131,7 @@ def test_every_encoder_learns_and_comes_back_from_disk(encoder: str, train: Data
 
 
 @pytest.mark.parametrize("encoder", ["bag", "transformer"])
-def test_a_frozen_encoder_stays_as_it_was(encoder: str, train: Dataset) -> None:
+def test_a_frozen_encoder_does_not_change(encoder: str, train: Dataset) -> None:
     models = [Aplc(encoder=encoder, trained_layers=0, epochs=n, **QUICK).fit(train.texts, train.Y) for n in (1, 3)]
     one, other = (model.state() for model in models)
     same = {name for name in one if np.array_equal(one[name], other[name])}
@@ -135,26 +139,24 @@ def test_a_frozen_encoder_stays_as_it_was(encoder: str, train: Dataset) -> None:
     assert of_encoder and of_encoder <= same and not {"hidden", "shift", "head.vectors"} & same
 
 
-def test_the_head_can_learn_first(train: Dataset) -> None:
+def test_the_head_can_be_trained_first(train: Dataset) -> None:
     setting = {"encoder": "transformer", "epochs": 1, "head_rate": 0.01, "hidden_rate": 0.01, "average": "none", **QUICK}
-    at_once, later = (Aplc(head_first=n, **setting).fit(train.texts, train.Y) for n in (0, 10))
-    assert len(later.history) == 1  # of the epochs that train all
+    at_once, later = (Aplc(head_epochs=n, **setting).fit(train.texts, train.Y) for n in (0, 10))
+    assert len(later.history) == 1  # only the epochs that train everything
     assert later.history[0]["loss"] < 0.7 * at_once.history[0]["loss"]
 
 
 def test_the_metric_is_the_mean_precision(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.nn.validation.ROWS", 64)  # four blocks
-    model = Aplc(**QUICK, epochs=3, holdout=0, average="none", dropout=0).fit(train.texts, train.Y)
-    s = SimpleNamespace(**model._chosen())
-    net = Network(make("bag", 50, width=16), clusters(model.label_counts, 100, s), s).eval()
+    monkeypatch.setattr("longtail.nn.validation.SAMPLES_PER_BLOCK", 64)  # four blocks
+    net = make_network("bag", dropout=0)[0].eval()
     H = torch.randn(200, 16)
     best = net.head.topk(net.embed(H), 4).ids
     right = np.take_along_axis(train.Y.toarray(), best, axis=1)
     expected = 100 * np.mean([right[:, :1].mean(), right[:, :3].mean(), right.sum(1).mean() / 5])
-    assert 0 < mean_precision(net.best(H), train.Y) == pytest.approx(expected)
+    assert 0 < mean_precision(net.rank(H), train.Y) == pytest.approx(expected)
 
 
-def test_a_killed_run_goes_on_to_the_same_bits(train: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_continues_to_the_same_bits(train: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Aplc(**QUICK, epochs=3).fit(train.texts, train.Y)
     finish, epochs = loop.finish_epoch, []
 
@@ -173,7 +175,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(train: Dataset, tmp_path: Path, m
     assert all(np.array_equal(array, again.state()[name]) for name, array in whole.state().items())
 
 
-def test_what_is_tagged_is_not_cached(train: Dataset, tmp_path: Path) -> None:
+def test_only_training_texts_are_cached(train: Dataset, tmp_path: Path) -> None:
     model = Aplc(**QUICK, epochs=1, cache=str(tmp_path)).fit(train.texts, train.Y)
     written = sorted(tmp_path.iterdir())
     assert written

@@ -1,74 +1,74 @@
+"""Blend: candidates of all members, fitted weights, label names as one more member."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import SettingError
 from longtail.models.blend import stacking
-from longtail.models.blend.model import Blend, parted
-from longtail.models.blend.stacking import collect, logistic, spread_out
-from longtail.pipeline import Pipeline
+from longtail.models.blend.model import Blend
+from longtail.models.blend.stacking import collect_candidates, fit_logistic, to_log_odds
+from longtail.spec import join_specs
 from longtail.topk import NO_LABEL, TopK
 
 
-def test_candidates_are_those_of_any_member_each_once() -> None:
+def test_candidates_are_the_labels_of_all_members_each_once() -> None:
     """Two members, one sample: labels 4, 2 and 2, 9."""
     ids = np.array([[[4, 2]], [[2, 9]]], np.int32)
-    says = np.array([[[3.0, 1.0]], [[0.5, -2.0]]], np.float32)
+    scores = np.array([[[3.0, 1.0]], [[0.5, -2.0]]], np.float32)
     candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
-    collect(ids, says, candidates, Z)
+    collect_candidates(ids, scores, candidates, Z)
     assert candidates.tolist() == [[4, 2, 9, NO_LABEL]]
     assert Z[0, :3].tolist() == [
-        [3.0, 1.0, 1.0, -2.0, 0.0, 0.0, 0.0],  # the second member does not name 4: the lowest it says of any
+        [3.0, 1.0, 1.0, -2.0, 0.0, 0.0, 0.0],  # the second member does not propose 4: its lowest score
         [1.0, 0.5, 1.0, 0.5, 1.0, 1.0, 0.0],
         [1.0, 0.0, 0.0, -2.0, 0.5, 1.0, 0.0],
     ]
 
 
-def test_members_may_name_fewer_labels() -> None:
+def test_members_may_propose_fewer_labels() -> None:
     ids = np.array([[[7, NO_LABEL]], [[NO_LABEL, NO_LABEL]]], np.int32)
     candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
-    collect(ids, np.ones(ids.shape, np.float32), candidates, Z)
+    collect_candidates(ids, np.ones(ids.shape, np.float32), candidates, Z)
     assert candidates.tolist() == [[7, NO_LABEL, NO_LABEL, NO_LABEL]] and Z[0, 0, 3:6].tolist() == [0, 0, 0]
 
 
-def test_logistic_is_where_the_gradient_vanishes() -> None:
+def test_the_gradient_of_the_logistic_regression_is_zero() -> None:
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(500, 3)) * [1, 10, 0.1] + [0, 5, 1]
     y = rng.random(500) < 1 / (1 + np.exp(-(Z @ [1.0, -0.2, 3.0] - 1)))
-    *w, bias = logistic(Z, y.tolist()).astype(np.float64)
+    *w, bias = fit_logistic(Z, y.tolist()).astype(np.float64)
     rest = 1 / (1 + np.exp(-(Z @ w + bias))) - y
-    ridge = stacking.RIDGE * len(Z) * np.array(w) * Z.std(0) ** 2  # of weights brought to one scale
+    ridge = stacking.RIDGE * len(Z) * np.array(w) * Z.std(0) ** 2  # of standardised columns
     np.testing.assert_allclose(Z.T @ rest - Z.mean(0) * rest.sum() + ridge, 0, atol=1e-3)
     assert abs(rest.sum()) < 1e-3
 
 
 @pytest.mark.parametrize("y", [[True] * 4, [False] * 4])
-def test_logistic_of_one_kind_is_finite(y: list[bool]) -> None:
-    weights = logistic(np.array([[0.0], [1.0], [2.0], [2.0]]), y)
+def test_weights_are_finite_if_all_targets_are_equal(y: list[bool]) -> None:
+    weights = fit_logistic(np.array([[0.0], [1.0], [2.0], [2.0]]), y)
     assert np.isfinite(weights).all() and (weights[-1] > 0) == y[0]
 
 
 def test_probabilities_become_log_odds() -> None:
-    out = spread_out(np.array([0.5, 0.75, 0.0, 1.0], np.float32), "probability")
-    np.testing.assert_allclose(out, [0, np.log(3), -stacking.FARTHEST, stacking.FARTHEST], atol=1e-6)
-    assert spread_out(np.array([-3.0, 7.0], np.float32), "margin").tolist() == [-3, 7]
+    out = to_log_odds(np.array([0.5, 0.75, 0.0, 1.0], np.float32), "probability")
+    np.testing.assert_allclose(out, [0, np.log(3), -stacking.MAX_LOG_ODDS, stacking.MAX_LOG_ODDS], atol=1e-6)
+    assert to_log_odds(np.array([-3.0, 7.0], np.float32), "margin").tolist() == [-3, 7]
 
 
-def test_samples_are_held_out_or_used_twice_if_there_are_too_few() -> None:
-    Y = sp.csr_array(np.ones((40, 1)))
-    X, y, (X_out, y_out) = parted([str(i) for i in range(40)], Y, 0.25, seed=0)
-    assert len(X) == y.shape[0] == 30 and len(X_out) == y_out.shape[0] == 10 and not {*X} & {*X_out}
-    X, _, (X_out, _) = parted(["a", "b"], Y[:2], 0.1, seed=0)
-    assert X == X_out == ["a", "b"]
+def test_the_weights_are_fitted_on_the_training_samples_if_there_are_too_few_to_hold_out(vectors: Dataset) -> None:
+    few = vectors.take(range(2, 6))
+    blend = Blend(members="ovr, popularity").fit(few.X, few.Y)
+    expected = Blend(members="ovr, popularity").fit(few.X, few.Y, valid=(few.X, few.Y))
+    assert blend.weights.tolist() == expected.weights.tolist()
 
 
-def test_a_member_that_is_right_is_trusted(train: Dataset, test: Dataset) -> None:
+def test_an_accurate_member_gets_a_large_weight(train: Dataset, test: Dataset) -> None:
     best = Tagger("blend", members="ovr, popularity").fit(train)
     weights = best.model.weights  # type: ignore[attr-defined]
     assert weights[0] > 0 and weights[0] > abs(weights[3])
@@ -76,8 +76,8 @@ def test_a_member_that_is_right_is_trusted(train: Dataset, test: Dataset) -> Non
     assert best.evaluate(test).values["P@1"] >= alone - 2
 
 
-def test_validation_data_is_for_the_weights(train: Dataset, test: Dataset) -> None:
-    tagger = Tagger("blend", members="ovr, plt").fit(train, test)
+def test_the_weights_are_fitted_on_validation_data(train: Dataset, test: Dataset) -> None:
+    tagger = Tagger("blend", members="ovr, plt").fit(train, valid=test)
     assert tagger.model.pipelines[0].model.n_samples == train.n_samples  # type: ignore[attr-defined]
     once = Tagger("blend", members="ovr, plt", refit=False).fit(train)
     assert once.model.pipelines[0].model.n_samples < train.n_samples  # type: ignore[attr-defined]
@@ -86,22 +86,21 @@ def test_validation_data_is_for_the_weights(train: Dataset, test: Dataset) -> No
 def test_members_have_their_own_settings(train: Dataset) -> None:
     tagger = Tagger("blend", members="ovr+ngrams=1+C=0.5, plt:bonsai+beam=7").fit(train)
     first, second = tagger.model.pipelines  # type: ignore[attr-defined]
-    assert first.features.settings()["ngrams"] == 1 and first.model.C == 0.5
-    assert second.model.beam == 7 and second.model.n_trees == Pipeline("plt", preset="bonsai").model.get_params()["n_trees"]
+    assert first.extractor.ngrams == 1 and first.model.C == 0.5
+    assert second.model.beam == 7 and second.model.n_trees == Tagger("plt:bonsai").model.get_params()["n_trees"]
 
 
 def test_members_have_their_own_features_and_presets(train: Dataset) -> None:
     tagger = Tagger("blend", members="ovr:paper, ovr").fit(train)
     first, second = tagger.model.pipelines  # type: ignore[attr-defined]
-    assert first.features.settings()["ngrams"] == 1 and second.features.settings()["ngrams"] == 2
+    assert first.extractor.features.ngrams == 1 and second.extractor.features.ngrams == 2
 
 
 def test_threads_reach_the_members_of_a_loaded_blend(train: Dataset, tmp_path: Path) -> None:
     Tagger("blend", members="ovr, popularity").fit(train).save(tmp_path / "m")
-    tagger = longtail.load(tmp_path / "m")
-    tagger.model.set_params(threads=1)
-    tagger.topk(train.inputs, 1)
-    assert tagger.model.pipelines[0].model.get_params()["threads"] == 1  # type: ignore[attr-defined]
+    tagger = longtail.load(tmp_path / "m").configure(threads=1)
+    member = tagger.model.pipelines[0]  # type: ignore[attr-defined]
+    assert tagger.model.threads == 1 and member.model.threads == 1 and member.extractor.features.threads == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -113,43 +112,47 @@ def test_threads_reach_the_members_of_a_loaded_blend(train: Dataset, tmp_path: P
         ({"members": "plt:papr, ovr"}, 'no preset "papr"'),
         ({"members": "plt+beem=3, ovr"}, 'Did you mean "beam"'),
         ({"members": "plt+beam, ovr"}, "has no value"),
-        ({"wide": 0}, "wide is 0"),
+        ({"members": "plt+beam=0, ovr"}, "beam is 0"),
+        ({"members": 'plt+tree="balanced, ovr'}, "a quote is not closed"),
+        ({"n_candidates": 0}, "n_candidates is 0"),
         ({"holdout": 0.0}, "holdout is 0"),
     ],
 )
-def test_settings_that_cannot_work(settings: dict[str, object], found: str, vectors: Dataset) -> None:
+def test_wrong_settings(settings: dict[str, object], found: str, vectors: Dataset) -> None:
     with pytest.raises(SettingError, match=found):
         Blend(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match=found):
+        Tagger("blend", **settings)  # type: ignore[arg-type]
 
 
 THINGS = ["violin", "trumpets", "drums (instruments)", "oboe", "harps", "cello"]
 
 
 def titles(n: int, seed: int) -> Dataset:
-    """Titles that name what they are about."""
+    """Titles with the name of their label."""
     rng = np.random.default_rng(seed)
     about = [THINGS[i] for i in rng.integers(0, len(THINGS), n)]
     texts = [f"how to play {thing.split()[0]} number {rng.integers(1000)}" for thing in about]
     return Dataset.from_texts(texts, [[thing, "music"] for thing in about], known=Labels((*THINGS, "music", "lute")))
 
 
-def test_a_label_that_is_named_is_proposed_although_no_member_knows_it() -> None:
-    """The members read nothing at all."""
+def test_a_label_whose_name_is_in_the_text_is_proposed() -> None:
+    """The members do not read the text."""
     train = titles(60, 0)
-    blend = Tagger("blend", members="popularity, popularity", wide=2).fit(train)
+    blend = Tagger("blend", members="popularity, popularity", n_candidates=2).fit(train)
     tags = blend.predict(["How to play the oboe", "drum lessons"], k=2)
     assert {tag.label for tag in tags[0]} == {"oboe", "music"} and "drums (instruments)" in {tag.label for tag in tags[1]}
-    without = Tagger("blend", members="popularity, popularity", wide=2, names=False).fit(train)
+    without = Tagger("blend", members="popularity, popularity", n_candidates=2, label_names=False).fit(train)
     assert len({tuple(tag.label for tag in tags) for tags in without.predict(["oboe", "violin", "harp"], k=2)}) == 1
 
 
-def test_a_label_without_samples_is_never_predicted_although_it_is_named() -> None:
+def test_a_label_without_samples_is_never_predicted_even_if_its_name_is_in_the_text() -> None:
     tags = Tagger("blend", members="popularity, popularity").fit(titles(60, 0)).predict(["the lute"], k=8)
     assert "lute" not in {tag.label for tag in tags[0]}
 
 
-def test_what_a_name_adds_is_told_at_its_place(tmp_path: Path) -> None:
-    tagger = Tagger("blend", members="popularity, popularity", wide=2).fit(titles(60, 0))
+def test_the_contribution_of_a_name_is_at_its_place(tmp_path: Path) -> None:
+    tagger = Tagger("blend", members="popularity, popularity", n_candidates=2).fit(titles(60, 0))
     tagger.save(tmp_path / "m")
     again = longtail.load(tmp_path / "m")
     text = "Play the trumpet"
@@ -159,19 +162,20 @@ def test_what_a_name_adds_is_told_at_its_place(tmp_path: Path) -> None:
     assert again.predict([text], k=3) == tagger.predict([text], k=3)
 
 
-def test_members_by_default_suit_the_data() -> None:
+def test_default_members_depend_on_the_data() -> None:
     blend = Blend()
-    for n_labels, of_texts, names in ((4096, True, ["plt", "glas"]), (4097, True, ["plt", "plt+ngrams=1"])):
+    for n_labels, members in ((4096, "plt, glas"), (4097, "plt, plt+ngrams=1")):
         blend.n_seen = n_labels
-        assert blend.chosen_members(of_texts) == names and blend.chosen_members(False) == ["plt", "glas"]
+        assert join_specs(blend.choose_members(reads_texts=True)) == members
+        assert join_specs(blend.choose_members(reads_texts=False)) == "plt, glas"
 
 
-def test_a_member_that_names_few_labels_has_no_part_in_another(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fills up its row is no label, not the last one."""
-    tagger = Tagger("blend", members="ovr, plt", names=False).fit(train)
+def test_a_member_that_does_not_propose_a_label_is_not_explained(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_LABEL in its row is not the last label."""
+    tagger = Tagger("blend", members="ovr, plt", label_names=False).fit(train)
     _, second = tagger.model.pipelines  # type: ignore[attr-defined]
     few = TopK(np.array([[0, NO_LABEL]]), np.array([[0.5, -np.inf]]))
-    monkeypatch.setattr(second, "topk", lambda inputs, k: few)
-    monkeypatch.setattr(second, "explain", lambda one, label: pytest.fail("it does not propose the label"))
+    monkeypatch.setattr(second.model, "topk", lambda X, k: few)
+    monkeypatch.setattr(second, "explain", lambda sample, label: pytest.fail("it does not propose the label"))
     text, last = (train.texts or [""])[int(np.flatnonzero(train.Y[:, [-1]].toarray().ravel())[0])], train.n_labels - 1
     assert len(tagger.model.explain(text, last)[2]) > 0

@@ -1,3 +1,5 @@
+"""Label co-occurrence as in section 3.2 of the GLaS paper."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import SettingError
-from longtail.models.glas.cooccurrence import MEANS, pair_frequencies, restricted
+from longtail.models.glas.cooccurrence import MEANS, compute_cooccurrence, take_submatrix
 
 Y = sp.csr_array(
     np.array(
@@ -24,7 +26,7 @@ Y = sp.csr_array(
 
 
 def random_sets(seed: int, n_labels: int = 7) -> sp.csr_array:
-    """Some labels with no sample, some samples with no label."""
+    """Random label sets; some labels have no sample, some samples have no label."""
     random = np.random.default_rng(seed)
     return sp.csr_array((random.random((12, n_labels)) < random.choice([0, 0.2, 0.6], n_labels)).astype(np.float32))
 
@@ -32,17 +34,17 @@ def random_sets(seed: int, n_labels: int = 7) -> sp.csr_array:
 def test_arithmetic_means_by_hand() -> None:
     """F(1|0) = 2/4 and F(0|1) = 2/2; F(2|0) = 1/4 and F(0|2) = 1/1."""
     expected = [[1, 0.75, 0.625, 0], [0.75, 1, 0, 0], [0.625, 0, 1, 0], [0, 0, 0, 0]]
-    assert pair_frequencies(Y).toarray().tolist() == expected
+    assert compute_cooccurrence(Y).toarray().tolist() == expected
 
 
 def test_geometric_means_by_hand() -> None:
     half = 0.5**0.5
     expected = [[1, half, 0.5, 0], [half, 1, 0, 0], [0.5, 0, 1, 0], [0, 0, 0, 0]]
-    assert np.allclose(pair_frequencies(Y, "geometric").toarray(), expected, atol=1e-7)
+    assert np.allclose(compute_cooccurrence(Y, "geometric").toarray(), expected, atol=1e-7)
 
 
 @given(st.integers(0, 10_000))
-def test_the_matrices_of_the_paper(seed: int) -> None:
+def test_matches_counting(seed: int) -> None:
     """½(A Z⁻¹ + Z⁻¹ A) of section 3.2, and √(F(y|y') F(y'|y)) of theorem B.1, by counting."""
     sets = random_sets(seed).toarray().astype(bool)
     n_labels = sets.shape[1]
@@ -51,44 +53,44 @@ def test_the_matrices_of_the_paper(seed: int) -> None:
         for other in range(n_labels):
             if sets[:, other].any():
                 F[y, other] = sets[sets[:, other], y].mean()
-    assert np.allclose(pair_frequencies(random_sets(seed)).toarray(), (F + F.T) / 2, atol=1e-6)
-    assert np.allclose(pair_frequencies(random_sets(seed), "geometric").toarray(), np.sqrt(F * F.T), atol=1e-6)
+    assert np.allclose(compute_cooccurrence(random_sets(seed)).toarray(), (F + F.T) / 2, atol=1e-6)
+    assert np.allclose(compute_cooccurrence(random_sets(seed), "geometric").toarray(), np.sqrt(F * F.T), atol=1e-6)
 
 
 @pytest.mark.parametrize("mean", MEANS)
 @given(st.integers(0, 10_000))
-def test_symmetric_with_ones_where_labels_have_samples(mean: str, seed: int) -> None:
+def test_is_symmetric_with_ones_for_labels_with_samples(mean: str, seed: int) -> None:
     sets = random_sets(seed)
-    U = pair_frequencies(sets, mean)
+    U = compute_cooccurrence(sets, mean)
     dense = U.toarray()
     assert np.array_equal(dense, dense.T) and dense.min() >= 0 and dense.max() <= 1 and U.dtype == np.float32
     assert np.array_equal(dense.diagonal(), sets.sum(axis=0) > 0)
-    assert (dense > 0).sum() == U.nnz  # only pairs that stand together are stored
+    assert (dense > 0).sum() == U.nnz  # only pairs that co-occur are stored
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.float64])
-def test_any_type_of_number_counts_alike(dtype: type) -> None:
+def test_the_dtype_of_the_labels_does_not_matter(dtype: type) -> None:
     many = sp.csr_array(np.ones((300, 2), np.float32))  # more than a byte can count
     for sets in (Y, many):
-        assert np.array_equal(pair_frequencies(sets.astype(dtype)).toarray(), pair_frequencies(sets).toarray())
-    assert pair_frequencies(many.astype(dtype)).toarray().tolist() == [[1, 1], [1, 1]]
+        assert np.array_equal(compute_cooccurrence(sets.astype(dtype)).toarray(), compute_cooccurrence(sets).toarray())
+    assert compute_cooccurrence(many.astype(dtype)).toarray().tolist() == [[1, 1], [1, 1]]
 
 
-def test_the_label_sets_are_left_alone() -> None:
+def test_does_not_change_its_input() -> None:
     before = Y.copy()
-    pair_frequencies(Y)
+    compute_cooccurrence(Y)
     assert np.array_equal(before.toarray(), Y.toarray()) and before.dtype == Y.dtype
 
 
 @given(st.integers(0, 10_000), st.permutations(range(7)), st.integers(0, 7))
-def test_restricted_is_a_small_dense_table(seed: int, order: list[int], n: int) -> None:
-    U = pair_frequencies(random_sets(seed))
+def test_submatrix_is_dense(seed: int, order: list[int], n: int) -> None:
+    U = compute_cooccurrence(random_sets(seed))
     labels = np.array(order[:n], np.int32)
-    found = restricted(U, labels)
+    found = take_submatrix(U, labels)
     assert isinstance(found, np.ndarray) and found.dtype == np.float32
     assert np.array_equal(found, U.toarray()[np.ix_(labels, labels)])
 
 
-def test_unknown_means_are_refused() -> None:
+def test_rejects_unknown_means() -> None:
     with pytest.raises(SettingError, match=r'there is no mean "geometrical"\. Did you mean "geometric"'):
-        pair_frequencies(Y, "geometrical")
+        compute_cooccurrence(Y, "geometrical")

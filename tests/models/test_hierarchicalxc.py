@@ -10,57 +10,57 @@ import scipy.sparse as sp
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
-from longtail.labelspace.tree import INNER, LabelTree
-from longtail.linear.node import Solver
+from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.linear.node import NodeTrainer
 from longtail.models.hierarchicalxc import model as hierarchicalxc
 from longtail.models.hierarchicalxc.model import HierarchicalXC
 
 
 @pytest.fixture(scope="module")
 def noisy() -> tuple[sp.csr_array, sp.csr_array]:
-    """Twenty labels of five topics; which are on is partly chance."""
+    """Twenty labels of five topics; a sample has labels of its topics at random."""
     random = np.random.default_rng(0)
-    chance = random.dirichlet(np.full(5, 0.2), 600)[:, np.arange(20) // 4]  # [n, n_labels]
-    Y = (random.random((600, 20)) < chance * 0.7).astype(np.float32)
-    X = np.hstack([Y @ random.random((20, 15)), chance]) + 0.3 * random.random((600, 35))
+    topics = random.dirichlet(np.full(5, 0.2), 600)[:, np.arange(20) // 4]  # [n, n_labels]
+    Y = (random.random((600, 20)) < topics * 0.7).astype(np.float32)
+    X = np.hstack([Y @ random.random((20, 15)), topics]) + 0.3 * random.random((600, 35))
     return sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)), sp.csr_array(Y)
 
 
 HAND = np.array(
     [
-        [1, 1, 0, 0],  # a label in either child of the upper node: both
+        [1, 1, 0, 0],  # a label in each child of node 1
         [1, 0, 0, 0],
         [0, 1, 0, 0],
         [0, 0, 1, 1],
         [0, 0, 1, 1],
-        [1, 0, 1, 1],  # a label below either child of the root, and two in one of them
-        [0, 0, 0, 0],  # reaches the root only
+        [1, 0, 1, 1],  # a label below each child of the root, and two below one of them
+        [0, 0, 0, 0],  # no label: only the root is trained on it
     ],
     np.float32,
 )
 
 
 def test_targets_of_every_node_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are the samples with a label below the node, each once; a child's target is whether one lies below it."""
+    """A node is trained on the samples with a label below it, each once; the target of a child is a label at or below it."""
     seen: dict[int, tuple[list[int], list[list[int]]]] = {}
-    original = Solver.train
+    original = NodeTrainer.train
 
-    def spy(self: Solver, X: Any, rows: Any, positives: Any, weight: Any, node: int, threads: Any = 1) -> Any:
+    def spy(self: NodeTrainer, X: Any, rows: Any, positives: Any, weight: Any, node: int, threads: Any = 1) -> Any:
         seen.setdefault(node, (rows.tolist(), [p.tolist() for p in positives]))
         return original(self, X, rows, positives, weight, node, threads)
 
-    monkeypatch.setattr(Solver, "train", spy)
+    monkeypatch.setattr(NodeTrainer, "train", spy)
     tree = LabelTree(np.array([2, 2, 2, 0, 0, 0, 0]), np.array([-1, -1, -1, 0, 1, 2, 3]))
-    monkeypatch.setattr(hierarchicalxc, "agglomerated", lambda *a, **k: tree)
+    monkeypatch.setattr(hierarchicalxc, "build_agglomerative_tree", lambda *a, **k: tree)
     model = HierarchicalXC().fit(np.eye(7), HAND)
     assert seen[0] == ([0, 1, 2, 3, 4, 5, 6], [[0, 1, 2, 5], [3, 4, 5]])
     assert seen[1] == ([0, 1, 2, 5], [[0, 1, 5], [0, 2]])
     assert seen[2] == ([3, 4, 5], [[3, 4, 5], [3, 4, 5]])
-    assert np.isinf(model.linear.weights.bias[[5, 6]]).all()  # all who have 2 have 3: no model, P = 1
+    assert np.isinf(model.linear.weights.bias[[5, 6]]).all()  # all samples of node 2 have both labels: no classifier, P = 1
     assert np.isfinite(model.linear.weights.bias[1:5]).all()
 
 
-def test_labels_that_always_stand_together_get_one_probability() -> None:
+def test_labels_that_always_co_occur_get_the_same_probability() -> None:
     best = HierarchicalXC().fit(np.eye(7), HAND).topk(np.eye(7), 4)
     P = np.zeros((7, 4), np.float32)
     np.put_along_axis(P, best.ids, best.scores, axis=1)
@@ -68,8 +68,8 @@ def test_labels_that_always_stand_together_get_one_probability() -> None:
 
 
 @pytest.mark.parametrize("code", [None, 8])
-def test_rows_stay_with_their_labels(noisy, code: int | None) -> None:  # type: ignore[no-untyped-def]
-    """Samples in another order, with their labels, give the same model; the published code kept the labels' order only."""
+def test_samples_stay_aligned_with_their_labels(noisy, code: int | None) -> None:  # type: ignore[no-untyped-def]
+    """Shuffling samples together with their labels gives the same model; the published code shuffled the samples only."""
     X, Y = noisy
     order = np.random.default_rng(1).permutation(X.shape[0])
     precise: dict[str, Any] = {"code": code, "eps": 1e-3, "max_passes": 2000, "prune": 0.0}
@@ -83,7 +83,7 @@ def test_rows_stay_with_their_labels(noisy, code: int | None) -> None:  # type: 
     assert np.abs(P - Q).max() < 0.02
 
 
-def test_the_code_of_a_row_depends_on_that_row_only(noisy) -> None:  # type: ignore[no-untyped-def]
+def test_the_code_of_a_sample_depends_on_that_sample_only(noisy) -> None:  # type: ignore[no-untyped-def]
     X, Y = noisy
     model = HierarchicalXC(code=8).fit(X, Y)
     order = np.random.default_rng(2).permutation(X.shape[0])
@@ -95,33 +95,35 @@ def test_the_code_of_a_row_depends_on_that_row_only(noisy) -> None:  # type: ign
 
 @pytest.mark.parametrize("linkage", ["complete", "average", "balanced", None])
 @pytest.mark.parametrize("distance", ["count", "iou"])
-def test_all_trees_learn(train: Dataset, test: Dataset, distance: str, linkage: str | None) -> None:
+def test_all_distances_and_linkages_fit_an_easy_corpus(
+    train: Dataset, test: Dataset, distance: str, linkage: str | None
+) -> None:
     tagger = Tagger("hierarchicalxc", distance=distance, linkage=linkage).fit(train)
     assert tagger.evaluate(test).values["P@1"] > 90
     tree = tagger.model.label_tree
-    assert tree is not None and sorted(tree.label[tree.label != INNER]) == [0, 1, 2, 3]
+    assert tree is not None and sorted(tree.label[tree.label != INNER_NODE]) == [0, 1, 2, 3]
 
 
-def test_the_published_method_learns_once_rows_and_targets_are_right(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+def test_the_paper_preset_fits_an_easy_corpus(train: Dataset, test: Dataset, tmp_path: Path) -> None:
     tagger = Tagger("hierarchicalxc", preset="paper").fit(train)
     assert tagger.evaluate(test).values["P@1"] > 80
     tagger.save(tmp_path / "m")
     assert longtail.load(tmp_path / "m").predict(test.inputs) == tagger.predict(test.inputs)
 
 
-def test_after_a_hard_search_what_is_reached_is_on(noisy) -> None:  # type: ignore[no-untyped-def]
+def test_hard_search_predicts_every_label_that_it_reaches(noisy) -> None:  # type: ignore[no-untyped-def]
     X, Y = noisy
     hard = HierarchicalXC(search="hard").fit(X, Y)
-    best, on = hard.topk(X, 20), hard.predict(X)
-    assert (np.diff(on.indptr) == (best.ids >= 0).sum(axis=1)).all() and (best.ids < 0).any()
+    best, predicted = hard.topk(X, 20), hard.predict_sets(X)
+    assert (np.diff(predicted.indptr) == (best.ids >= 0).sum(axis=1)).all() and (best.ids < 0).any()
     all_labels = HierarchicalXC().fit(X, Y).topk(X, 20)
     assert (all_labels.ids >= 0).all()
 
 
-def test_settings_that_cannot_work(vectors: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_raise(vectors: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     for settings, found in (
         ({"distance": "count "}, 'Did you mean "count"'),
-        ({"linkage": "single"}, "There are: average, balanced, complete"),
+        ({"linkage": "single"}, "Available: average, balanced, complete"),
         ({"search": "beam"}, 'search is "beam"'),
         ({"code": 0}, "code is 0"),
         ({"C": -1.0}, "C is -1"),
@@ -129,13 +131,13 @@ def test_settings_that_cannot_work(vectors: Dataset, monkeypatch: pytest.MonkeyP
     ):
         with pytest.raises(SettingError, match=found):
             HierarchicalXC(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
-    monkeypatch.setattr(hierarchicalxc, "MOST_STEPS", 10)
-    with pytest.raises(SettingError, match="is a chain: a label lies 2 steps below the root on average"):
+    monkeypatch.setattr(hierarchicalxc, "_MAX_STEPS", 10)
+    with pytest.raises(SettingError, match="too deep: the mean depth of a label is 2"):
         HierarchicalXC().fit(vectors.X, vectors.Y)
 
 
 @pytest.mark.data
-def test_bibtex_reaches_what_the_corrected_method_gives(corpora: Path) -> None:
+def test_bibtex_reaches_the_level_of_the_corrected_method(corpora: Path) -> None:
     train, test = (longtail.read(corpora / "bibtex" / f"{side}.txt.xz") for side in ("train", "test"))
     values = Tagger("hierarchicalxc").fit(train).evaluate(test).values
     assert values["P@1"] >= 61.5 and values["P@3"] >= 37.5 and values["P@5"] >= 27.5

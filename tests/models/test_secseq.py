@@ -1,4 +1,4 @@
-"""SeCSeq as a method: its settings and presets, and that what is saved predicts as what was trained."""
+"""SeCSeq as a method: settings, presets, training, and identical predictions after saving and loading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from longtail.topk import NO_LABEL
 pytestmark = pytest.mark.filterwarnings("ignore::longtail.errors.CollapseWarning")  # some train for one epoch only
 
 QUICK: dict[str, Any] = {"width": 16, "hidden": 16, "symbol_width": 16, "threads": 1, "n_pieces": 200}
-SEQUENCE: dict[str, Any] = {**QUICK, "target": "sequence", "head_rate": 0.01, "epochs": 12, "batch": 16, "most_labels": 4}
+SEQUENCE: dict[str, Any] = {**QUICK, "target": "sequence", "head_rate": 0.01, "epochs": 12, "batch": 16, "max_labels": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def same(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any) -> bool:
     return np.array_equal(one.ids, other.ids) and np.array_equal(one.scores, other.scores)
 
 
@@ -49,7 +49,7 @@ def test_the_paper_preset_is_the_network_of_mlc2seq() -> None:
     assert SecSeq.preset("mlc2seq") == {**p, "n_trees": 1, "depth": 1}
 
 
-def test_mlc2seq_has_a_symbol_for_each_label(train: Dataset) -> None:
+def test_mlc2seq_has_one_symbol_per_label(train: Dataset) -> None:
     settings = {**SecSeq.preset("mlc2seq"), **SEQUENCE, "encoder": "words", "rate": 30.0, "epochs": 5}
     (codes,) = SecSeq(**settings).fit(train.texts, train.Y).forest
     assert (codes.n_symbols, codes.depth) == (4, 1) and sorted(codes.symbols[:, 0].tolist()) == [0, 1, 2, 3]
@@ -61,16 +61,16 @@ def test_mlc2seq_has_a_symbol_for_each_label(train: Dataset) -> None:
         ({"target": "sets"}, 'target is "sets"'),
         ({"decoding": "beam"}, 'Did you mean "beams"'),
         ({"embedding": "pfia"}, 'Did you mean "pifa"'),
-        ({"symbols": 3}, "power of two"),
+        ({"n_symbols": 3}, "power of two"),
         ({"n_trees": 0}, "n_trees is 0"),
         ({"beam": 1.5}, "beam is 1.5"),
-        ({"keep": 0}, "keep is 0"),
+        ({"keep_prob": 0}, "keep_prob is 0"),
         ({"dropout": 1.0}, "dropout is 1.0"),
         ({"holdout": 0.9}, "holdout is 0.9"),
-        ({"schedule": "linea"}, "no schedule"),
-        ({"embedding": "texts"}, "names of the labels"),
+        ({"schedule": "linea"}, 'schedule is "linea"'),
+        ({"embedding": "texts"}, "embedding=texts"),
         ({"encoder": "no-model/of-that-name"}, "hf download"),
-        ({"encoder": "gru", "width": 7}, "even width"),
+        ({"encoder": "gru", "width": 7}, "width"),
         ({"device": "gpu"}, "does not find"),
     ],
 )
@@ -79,12 +79,22 @@ def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found
         SecSeq(**{**QUICK, **changes}).fit(train.texts, train.Y)
 
 
+def test_plan_depends_on_texts_labels_and_encoder() -> None:
+    plan = SecSeq().plan(n_samples=7775, n_labels=115)
+    assert (plan.batch, plan.epochs, plan.rate, plan.n_symbols, plan.depth) == (64, 30, 30.0, 128, 1)
+    assert [SecSeq().plan(n, 2).batch for n in (5, 4000, 10**6)] == [16, 32, 64]
+    rates = {encoder: SecSeq(encoder=encoder).plan(1000, 2).rate for encoder in ("bag", "wordllama", "gru", "minilm")}
+    assert rates == {"bag": 0.05, "wordllama": 0.05, "gru": 0.001, "minilm": 0.0001}
+    given = SecSeq(batch=7, rate=2.0, epochs=3, n_symbols=16, depth=5).plan(1000, 10**6)
+    assert (given.batch, given.epochs, given.rate, given.n_symbols, given.depth) == (7, 3, 2.0, 16, 5)
+
+
 # Learning
 
 
 @pytest.mark.parametrize("encoder", ["words", "bag", "gru"])
 @pytest.mark.parametrize("target", ["set", "sequence"])
-def test_it_learns_and_comes_back_from_disk(
+def test_it_learns_and_predicts_the_same_after_loading(
     target: str, encoder: str, train: Dataset, test: Dataset, tmp_path: Path
 ) -> None:
     rate = {} if encoder == "words" else {"rate": 0.05 if encoder == "bag" else 0.01}
@@ -93,18 +103,18 @@ def test_it_learns_and_comes_back_from_disk(
     assert tagger.model.score_meaning == "probability"
     tagger.save(tmp_path / "model")
     again = longtail.load(tmp_path / "model")
-    assert same(tagger.topk([*test.texts, ""], 4), again.topk([*test.texts, ""], 4))
+    assert equal(tagger.topk([*test.texts, ""], 4), again.topk([*test.texts, ""], 4))
 
 
-def test_counts_are_of_what_was_written(train: Dataset, test: Dataset) -> None:
+def test_counts_are_those_of_generated_codes(train: Dataset, test: Dataset) -> None:
     tagger = Tagger("secseq", **SEQUENCE, decoding="best", coding="random", n_trees=2, constrained=True).fit(train)
     for decoding in ("best", "beams", "samples"):
         tagger.model.set_params(decoding=decoding)
         best = tagger.topk(test.texts, 4)
-        assert tagger.model.score_meaning == "count" and best.scores.max() <= SEQUENCE["most_labels"]
+        assert tagger.model.score_meaning == "count" and best.scores.max() <= SEQUENCE["max_labels"]
         assert tagger.evaluate(test).values["P@1"] > 80
-        assert (best.scores[best.ids != NO_LABEL] > 0).all()  # a label that was not written is not predicted
-        assert same(best, tagger.topk(test.texts, 4))
+        assert (best.scores[best.ids != NO_LABEL] > 0).all()  # a label that was not generated is not predicted
+        assert equal(best, tagger.topk(test.texts, 4))
 
 
 @pytest.mark.parametrize("embedding", ["pifa", "indicator", "texts", "graph"])
@@ -114,7 +124,7 @@ def test_codes_from_every_kind_of_label_vector(embedding: str, train: Dataset) -
         assert isinstance(model, SecSeq) and len(np.unique(model.forest[0].symbols, axis=0)) == 4
 
 
-def test_trees_differ_and_their_mean_counts(train: Dataset, test: Dataset) -> None:
+def test_trees_differ_and_their_scores_are_averaged(train: Dataset, test: Dataset) -> None:
     settings = {**QUICK, "epochs": 2, "coding": "random"}
     both = SecSeq(**settings, n_trees=2).fit(train.texts, train.Y)
     alone = [SecSeq(**settings, seed=seed).fit(train.texts, train.Y, (test.texts, test.Y)) for seed in (0, 1)]
@@ -130,7 +140,7 @@ def test_trees_differ_and_their_mean_counts(train: Dataset, test: Dataset) -> No
     assert everything[0] == pytest.approx(everything[1], rel=1e-5)
 
 
-def test_processes_train_what_one_would(train: Dataset, tmp_path: Path) -> None:
+def test_several_processes_give_the_same_weights_as_one(train: Dataset, tmp_path: Path) -> None:
     settings = {**QUICK, "epochs": 1, "n_trees": 2, "log": str(tmp_path / "log")}
     one, two = (SecSeq(**settings, jobs=jobs).fit(train.texts, train.Y) for jobs in (1, 2))
     states = one.state(), two.state()
@@ -138,7 +148,7 @@ def test_processes_train_what_one_would(train: Dataset, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.0", "log.1"]
 
 
-def test_a_killed_run_goes_on_to_the_same_bits(train: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_resumes_to_the_same_weights(train: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**QUICK, "epochs": 2, "n_trees": 2}
     whole = SecSeq(**settings).fit(train.texts, train.Y)
     finish, epochs = loop.finish_epoch, []
@@ -157,36 +167,29 @@ def test_a_killed_run_goes_on_to_the_same_bits(train: Dataset, tmp_path: Path, m
     assert all(np.array_equal(array, again.state()[name]) for name, array in whole.state().items())
 
 
-# Corners
+# Edge cases
 
 
-@pytest.mark.parametrize("changes", [{}, {"encoder": "gru"}, {"encoder": "bag"}])
+@pytest.mark.parametrize("encoder", ["words", "gru", "bag"])
 @pytest.mark.parametrize("target", ["set", "sequence"])
-def test_texts_of_length_zero_and_samples_without_labels(target: str, changes: dict[str, Any]) -> None:
+def test_empty_texts_and_samples_without_labels(target: str, encoder: str) -> None:
     texts = ["red apple", "", "green pear", "red rose", "apple tree", ""]
     Y = sp.csr_array(np.array([[1, 0, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]], np.float32))
-    settings = {
-        **SEQUENCE,
-        **changes,
-        "target": target,
-        "epochs": 1,
-        "holdout": 0,
-        "encoder": changes.get("encoder", "words"),
-    }
+    settings = {**SEQUENCE, "target": target, "encoder": encoder, "epochs": 1, "holdout": 0}
     best = SecSeq(**settings).fit(texts, Y).topk(["", "apple", "unheard of"], 2)
     assert np.isfinite(best.scores).all() and (np.sort(best.ids, axis=1) == [0, 1]).all()
 
 
-def test_numbers_are_one_word_if_digits_do_not_count(train: Dataset) -> None:
+def test_all_numbers_are_read_alike_without_keep_digits(train: Dataset) -> None:
     settings = {**QUICK, "encoder": "bag", "epochs": 1}
     texts = [f"{text} {i}" for i, text in enumerate(train.texts)]
-    blind, seeing = (SecSeq(**settings, digits=digits).fit(texts, train.Y) for digits in (False, True))
-    assert same(blind.topk(["ripe apple 17"], 4), blind.topk(["ripe apple 1984"], 4))
-    assert not same(seeing.topk(["ripe apple 17"], 4), seeing.topk(["ripe apple 1984"], 4))
+    without, with_digits = (SecSeq(**settings, keep_digits=keep).fit(texts, train.Y) for keep in (False, True))
+    assert equal(without.topk(["ripe apple 17"], 4), without.topk(["ripe apple 1984"], 4))
+    assert not equal(with_digits.topk(["ripe apple 17"], 4), with_digits.topk(["ripe apple 1984"], 4))
 
 
 @pytest.mark.parametrize(("target", "encoder"), [("set", "words"), ("set", "bag"), ("sequence", "words")])
-def test_over_a_bag_it_predicts_without_torch(target: str, encoder: str, train: Dataset, tmp_path: Path) -> None:
+def test_bags_predict_without_torch(target: str, encoder: str, train: Dataset, tmp_path: Path) -> None:
     tagger = Tagger("secseq", **QUICK, target=target, encoder=encoder, epochs=1).fit(train)
     tagger.save(tmp_path / "model")
     expected = tagger.predict(["ripe apple"], 2)[0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longtail.errors import SettingError
-from longtail.nn.average import Average
+from longtail.nn.average import WeightAverage
 
 
 class Net(torch.nn.Module):
@@ -26,10 +26,10 @@ class Net(torch.nn.Module):
 PATH = [(1.0, 0.0), (3.0, 2.0), (8.0, -5.0), (4.0, 7.0)]
 
 
-def after(kind: str, **settings: float) -> tuple[Net, Average]:
+def after(kind: str, **settings: float) -> tuple[Net, WeightAverage]:
     """Two steps an epoch, along the path."""
     net = Net()
-    average = Average(net, kind, **settings)  # type: ignore[arg-type]
+    average = WeightAverage(net, kind, **settings)  # type: ignore[arg-type]
     for step, values in enumerate(PATH):
         net.become(*values)
         average.after_step()
@@ -40,7 +40,7 @@ def after(kind: str, **settings: float) -> tuple[Net, Average]:
 
 def test_swa_is_the_mean_of_the_ends_of_the_epochs() -> None:
     net, average = after("swa")
-    average.exchange()
+    average.swap()
     assert net.w.tolist() == [(3 + 4) / 2, (2 + 7) / 2]
 
 
@@ -49,14 +49,14 @@ def test_swa_begins_at_an_epoch(start: int, expected: list[float]) -> None:
     """Epoch 1 is the last; a start after it leaves no average, and the weights as they are."""
     net, average = after("swa", start=start)
     assert average.n == 2 - start
-    average.exchange()
+    average.swap()
     assert net.w.tolist() == expected
 
 
 def test_ema_is_a_plain_mean_at_first() -> None:
     """Of n steps the share of the last is 1/n, until that is below 1 − decay."""
     net, average = after("ema", decay=0.6)  # shares 1, 1/2, 0.4, 0.4
-    average.exchange()
+    average.swap()
     by_hand = []
     for values in zip(*PATH, strict=True):
         mean = (values[0] + values[1]) / 2
@@ -65,7 +65,7 @@ def test_ema_is_a_plain_mean_at_first() -> None:
         by_hand.append(mean)
     assert net.w.tolist() == pytest.approx(by_hand)
     net, average = after("ema", decay=0.99)
-    average.exchange()
+    average.swap()
     assert net.w.tolist() == pytest.approx([sum(values) / 4 for values in zip(*PATH, strict=True)])
 
 
@@ -73,21 +73,21 @@ def test_ema_is_a_plain_mean_at_first() -> None:
 def test_to_exchange_twice_changes_nothing(kind: str) -> None:
     net, average = after(kind)
     before, averaged = net.w.tolist(), average.weights["w"].tolist()
-    average.exchange()
+    average.swap()
     assert net.w.tolist() == averaged != before and average.weights["w"].tolist() == before
-    average.exchange()
+    average.swap()
     assert net.w.tolist() == before and average.weights["w"].tolist() == averaged
 
 
 def test_whole_numbers_are_taken_over_not_averaged() -> None:
     net, average = after("ema")
-    average.exchange()
+    average.swap()
     assert int(net.count) == len(PATH)
 
 
 def test_none_keeps_nothing() -> None:
     net, average = after("none")
-    average.exchange()
+    average.swap()
     assert not average.weights and net.w.tolist() == list(PATH[-1])
 
 
@@ -100,7 +100,7 @@ def test_the_network_goes_on_without_touching_its_average() -> None:
 @pytest.mark.parametrize("kind", ["swa", "ema"])
 def test_a_checkpoint_goes_on(kind: str) -> None:
     net, average = after(kind)
-    again = Average(net, kind)
+    again = WeightAverage(net, kind)
     again.load_state_dict(copy.deepcopy(average.state_dict()))
     net.become(9.0, 9.0)
     for one in (average, again):
@@ -112,10 +112,10 @@ def test_a_checkpoint_goes_on(kind: str) -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(SettingError, match=r'there is no average "emma"\. Did you mean "ema"'):
-        Average(Net(), "emma")
+        WeightAverage(Net(), "emma")
 
 
 def test_ema_can_look_at_some_steps_only() -> None:
     net, average = after("ema", decay=0.6, every=2)
-    average.exchange()
+    average.swap()
     assert net.w.tolist() == [(3 + 4) / 2, (2 + 7) / 2] and average.n == 2

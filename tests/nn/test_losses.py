@@ -1,3 +1,5 @@
+"""Losses: values by hand, and full losses in blocks equal to those of all scores at once."""
+
 from __future__ import annotations
 
 from math import exp, log, log1p
@@ -12,12 +14,12 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from longtail.nn import losses
-from longtail.nn.losses import LOSSES, full_loss, hardest, in_blocks, positives
+from longtail.nn.losses import SAMPLED_LOSSES, full_loss, iterate_blocks, keep_hardest, list_positives
 
 CASES = st.tuples(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 7))  # seed, samples, candidates
 
 
-def sampled(seed: int, n: int, n_candidates: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sample_scores(seed: int, n: int, n_candidates: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores of the positives and of the candidates, and which of them are negatives."""
     random = np.random.default_rng(seed)
     own, others = random.normal(size=n) * 2, random.normal(size=(n, n_candidates)) * 2
@@ -32,52 +34,52 @@ def by_hand(kind: str, own: float, negatives: list[float], c: float = 1.0) -> fl
     return log1p(exp(-own)) + sum(log1p(exp(other)) for other in negatives)
 
 
-@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("kind", SAMPLED_LOSSES)
 @given(CASES)
 def test_losses_over_candidates_by_hand(kind: str, case: tuple[int, int, int]) -> None:
-    own, others, allowed = sampled(*case)
+    own, others, allowed = sample_scores(*case)
     rows = zip(own.tolist(), others.tolist(), allowed.tolist(), strict=True)
     expected = [by_hand(kind, h, [s for s, on in zip(scores, ons, strict=True) if on]) for h, scores, ons in rows]
-    assert LOSSES[kind](own, others, allowed).tolist() == pytest.approx(expected, abs=1e-9)
+    assert SAMPLED_LOSSES[kind](own, others, allowed).tolist() == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_margin_is_a_setting() -> None:
     own, others = torch.tensor([1.0]), torch.tensor([[0.0, 0.75, 3.0]])
     on = torch.ones(1, 3, dtype=torch.bool)
-    assert losses.margin(own, others, on).tolist() == [0 + 0.75 + 3]
-    assert losses.margin(own, others, on, c=0.5).tolist() == [0 + 0.25 + 2.5]
+    assert losses.margin_loss(own, others, on).tolist() == [0 + 0.75 + 3]
+    assert losses.margin_loss(own, others, on, c=0.5).tolist() == [0 + 0.25 + 2.5]
 
 
-@pytest.mark.parametrize("kind", LOSSES)
-def test_what_is_no_negative_gets_no_gradient(kind: str) -> None:
-    own, others, allowed = sampled(3, 5, 6)
+@pytest.mark.parametrize("kind", SAMPLED_LOSSES)
+def test_only_negatives_get_a_gradient(kind: str) -> None:
+    own, others, allowed = sample_scores(3, 5, 6)
     others = (others.abs() + own[:, None].abs()).requires_grad_()  # all above the margin
-    LOSSES[kind](own, others, allowed).sum().backward()
+    SAMPLED_LOSSES[kind](own, others, allowed).sum().backward()
     assert others.grad is not None and bool(((others.grad != 0) == allowed).all())
 
 
 def test_a_sample_without_negatives_has_no_loss_against_others() -> None:
     own, others, none = torch.tensor([0.3]), torch.tensor([[9.0, 9.0]]), torch.zeros(1, 2, dtype=torch.bool)
-    assert losses.margin(own, others, none).item() == losses.softmax(own, others, none).item() == 0
-    assert losses.bce(own, others, none).item() == pytest.approx(log1p(exp(-0.3)), rel=1e-6)
+    assert losses.margin_loss(own, others, none).item() == losses.softmax_loss(own, others, none).item() == 0
+    assert losses.bce_loss(own, others, none).item() == pytest.approx(log1p(exp(-0.3)), rel=1e-6)
 
 
 @given(CASES, st.integers(1, 9))
 def test_hardest_are_the_k_highest_negatives(case: tuple[int, int, int], k: int) -> None:
-    _, others, allowed = sampled(*case)
-    for scores, ons, kept in zip(others.tolist(), allowed.tolist(), hardest(others, allowed, k).tolist(), strict=True):
+    _, others, allowed = sample_scores(*case)
+    for scores, ons, kept in zip(others.tolist(), allowed.tolist(), keep_hardest(others, allowed, k).tolist(), strict=True):
         best = sorted((i for i, on in enumerate(ons) if on), key=lambda i: -scores[i])[:k]
         assert {i for i, on in enumerate(kept) if on} == set(best)
 
 
-def test_hardest_leaves_what_it_is_given() -> None:
+def test_keep_hardest_does_not_change_its_arguments() -> None:
     others, allowed = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[True, False, True]])
-    assert hardest(others, allowed, 1).tolist() == [[False, False, True]]
+    assert keep_hardest(others, allowed, 1).tolist() == [[False, False, True]]
     assert others.tolist() == [[1.0, 3.0, 2.0]] and allowed.tolist() == [[True, False, True]]
 
 
-def test_positives_are_the_pairs_of_the_label_sets() -> None:
-    rows, labels = positives(sp.csr_array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
+def test_positives_are_the_pairs_of_the_label_matrix() -> None:
+    rows, labels = list_positives(sp.csr_array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
     assert rows.tolist() == [0, 0, 2] and labels.tolist() == [1, 2, 0] and labels.dtype == torch.int64
 
 
@@ -100,14 +102,14 @@ def reference(kind: str, H: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, Y
 
 @pytest.mark.parametrize("kind", ["bce", "softmax"])
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 20), st.integers(1, 5), st.integers(1, 25), st.booleans())
-def test_full_loss_is_that_of_all_scores(
+def test_full_loss_equals_that_of_all_scores(
     kind: str, seed: int, n: int, n_labels: int, d: int, block: int, shuffled: bool
 ) -> None:
     parts, Y = batch(seed, n, n_labels, d)
     exact = [part.detach().double().requires_grad_() for part in parts]
     expected = reference(kind, *exact, Y)
     (3 * expected).backward()
-    true = positives(Y)
+    true = list_positives(Y)
     if shuffled:  # the order of the pairs does not matter
         order = torch.randperm(Y.nnz, generator=torch.Generator().manual_seed(seed))
         true = true[0][order], true[1][order]
@@ -120,11 +122,11 @@ def test_full_loss_is_that_of_all_scores(
 
 
 @pytest.mark.parametrize("kind", ["bce", "softmax"])
-def test_full_loss_of_scores_that_e_to_the_power_of_would_overflow(kind: str) -> None:
+def test_full_loss_of_scores_whose_exponentials_overflow(kind: str) -> None:
     parts, Y = batch(1, 4, 9, 3)
     with torch.no_grad():
         parts[1] *= 300
-    value = full_loss(kind, *parts, positives(Y), 4)
+    value = full_loss(kind, *parts, list_positives(Y), 4)
     exact = reference(kind, *(part.detach().double() for part in parts), Y)
     value.backward()  # type: ignore[no-untyped-call]
     assert value.item() == pytest.approx(exact.item(), rel=1e-4)
@@ -134,7 +136,7 @@ def test_full_loss_of_scores_that_e_to_the_power_of_would_overflow(kind: str) ->
 @pytest.mark.parametrize("kind", ["bce", "softmax"])
 def test_a_batch_without_labels(kind: str) -> None:
     parts, Y = batch(1, 3, 5, 2)
-    value = full_loss(kind, *parts, positives(sp.csr_array(Y.shape, dtype=np.float32)), 2)
+    value = full_loss(kind, *parts, list_positives(sp.csr_array(Y.shape, dtype=np.float32)), 2)
     value.backward()  # type: ignore[no-untyped-call]
     if kind == "softmax":
         assert value.item() == 0 and not any(part.grad.any() for part in parts)  # type: ignore[union-attr]
@@ -144,7 +146,7 @@ def test_a_batch_without_labels(kind: str) -> None:
 
 
 class Largest(TorchDispatchMode):
-    """Watches the size of all tensors that are made."""
+    """Records the size of the largest tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,29 +161,29 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", ["bce", "softmax"])
-def test_scores_of_all_labels_are_never_held(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_all_labels_are_never_in_memory(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n, n_labels, block = 37, 101, 10
     parts, Y = batch(2, n, n_labels, 3)
     blocks: list[tuple[slice, tuple[int, ...]]] = []
 
     def spy(*arguments: Any) -> Any:
-        for part, scores, at in in_blocks(*arguments):
+        for part, scores, at in iterate_blocks(*arguments):
             blocks.append((part, tuple(scores.shape)))
             yield part, scores, at
 
-    monkeypatch.setattr(losses, "in_blocks", spy)
+    monkeypatch.setattr(losses, "iterate_blocks", spy)
     with Largest() as largest:
-        full_loss(kind, *parts, positives(Y), block).backward()  # type: ignore[no-untyped-call]
-    walks = {"bce": 1, "softmax": 2}[kind]
-    assert [part.start for part, _ in blocks] == list(range(0, n_labels, block)) * walks
+        full_loss(kind, *parts, list_positives(Y), block).backward()  # type: ignore[no-untyped-call]
+    passes = {"bce": 1, "softmax": 2}[kind]
+    assert [part.start for part, _ in blocks] == list(range(0, n_labels, block)) * passes
     assert {shape for _, shape in blocks} == {(n, block), (n, n_labels % block)}
-    assert largest.n < n * n_labels / 3  # the pairs of labels, or a block, but no table of all
+    assert largest.n < n * n_labels / 3  # the positive pairs, or a block, but not all scores
 
 
-def test_a_block_names_its_own_true_labels() -> None:
+def test_each_block_has_its_own_positives() -> None:
     (H, V, bias), Y = batch(5, 4, 11, 2)
     with torch.no_grad():
-        for part, scores, (rows, columns) in in_blocks(H, V, bias, positives(Y), 4):
+        for part, scores, (rows, columns) in iterate_blocks(H, V, bias, list_positives(Y), 4):
             found = np.zeros(tuple(scores.shape))
             found[rows, columns] = 1
             assert np.array_equal(found, Y.toarray()[:, part])

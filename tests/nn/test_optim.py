@@ -1,3 +1,5 @@
+"""Optimisers of sparse embeddings: the formulas by hand, the same bits on any number of threads, no dense tensors."""
+
 from __future__ import annotations
 
 import io
@@ -11,16 +13,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from longtail.errors import SettingError
-from longtail.nn.optim import Joint, LazyAdam, RowAdagrad, RowOptimizer, tables_and_dense
-from longtail.nn.sparse_embedding import RowTable
+from longtail.nn.devices import torch_threads
+from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, split_parameters
+from longtail.nn.sparse_embedding import SparseEmbedding
 
-N_ROWS, D = 40, 19  # an odd width: a loop's vector part and its rest
+N_ROWS, D = 40, 19  # an odd dimension: vectorised loops have a remainder
 LR, DECAY = 0.05, 0.1
 KINDS: list[Callable[..., RowOptimizer]] = [RowAdagrad, LazyAdam]
 
 
-def random_table(n_rows: int = N_ROWS, d: int = D) -> RowTable:
-    return RowTable(n_rows, d, std=1, generator=torch.Generator().manual_seed(1))
+def random_table(n_rows: int = N_ROWS, d: int = D) -> SparseEmbedding:
+    return SparseEmbedding(n_rows, d, std=1, generator=torch.Generator().manual_seed(1))
 
 
 def random_batch(random: np.random.Generator, n_rows: int = N_ROWS, n: int = 8) -> tuple[Any, Any, Any]:
@@ -28,7 +31,7 @@ def random_batch(random: np.random.Generator, n_rows: int = N_ROWS, n: int = 8) 
     return indptr, random.integers(0, n_rows, indptr[-1]), random.normal(size=indptr[-1]).astype(np.float32)
 
 
-def learn(table: RowTable, optimizer: Any, seed: int, steps: int, n: int = 8) -> None:
+def learn(table: SparseEmbedding, optimizer: Any, seed: int, steps: int, n: int = 8) -> None:
     random = np.random.default_rng(seed)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -44,7 +47,7 @@ def gradients(seed: int, steps: int) -> list[tuple[Any, Any]]:
     return [(random.integers(0, N_ROWS, 12), random.normal(size=(12, D)).astype(np.float32)) for _ in range(steps)]
 
 
-def apply(table: RowTable, optimizer: Any, ids: Any, grad: Any) -> None:
+def apply(table: SparseEmbedding, optimizer: Any, ids: Any, grad: Any) -> None:
     table.lookup(ids).backward(torch.from_numpy(grad))  # type: ignore[no-untyped-call]
     optimizer.step()
 
@@ -73,7 +76,7 @@ def by_hand(kind: Any, W: Any, steps: list[tuple[Any, Any]]) -> Any:
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_are_those_of_the_formulas(kind: Any, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.nn.rows.compiled", lambda weight: compiled)
+    monkeypatch.setattr(SparseEmbedding, "uses_kernels", compiled)
     table, steps = random_table(), gradients(2, steps=25)
     expected = by_hand(kind, table.weight.detach().numpy(), steps)
     optimizer = kind(table, lr=LR, weight_decay=DECAY)
@@ -121,7 +124,7 @@ def test_row_adagrad_is_adagrad_where_rows_are_single_numbers() -> None:
 
 
 def test_a_late_row_takes_a_first_step_of_lr() -> None:
-    table = RowTable(2, D, std=0)
+    table = SparseEmbedding(2, D, std=0)
     optimizer = LazyAdam(table, lr=LR)
     for row in [0] * 30 + [1]:
         apply(table, optimizer, np.array([row]), np.full((1, D), 7, np.float32))
@@ -153,7 +156,7 @@ def test_passes_before_a_step_add_up_to_one_large_batch(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_zero_grad_forgets(kind: Any) -> None:
+def test_zero_grad_clears_the_gradient(kind: Any) -> None:
     table = random_table()
     optimizer, before = kind(table, lr=LR), table.weight.detach().clone()
     table.lookup(np.array([1])).sum().backward()
@@ -164,12 +167,12 @@ def test_zero_grad_forgets(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_number_of_threads_does_not_change_a_bit(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.nn.sparse_embedding.WORTHWHILE", 0)
+    monkeypatch.setattr("longtail.nn.sparse_embedding.MIN_PARALLEL", 0)
     found = []
     for threads in (1, 2, 5):
-        torch.set_num_threads(threads)
         table = random_table(n_rows=300)
-        learn(table, kind(table, lr=LR), seed=4, steps=5, n=100)
+        with torch_threads(threads):
+            learn(table, kind(table, lr=LR), seed=4, steps=5, n=100)
         found.append(table.weight.detach().numpy().tobytes())
     assert found[0] == found[1] == found[2]
 
@@ -186,15 +189,15 @@ class Network(torch.nn.Module):
         return out
 
 
-def network_and_optimizer(kind: Any) -> tuple[Network, Joint]:
+def network_and_optimizer(kind: Any) -> tuple[Network, JointOptimizer]:
     torch.manual_seed(0)
     model = Network()
-    tables, dense = tables_and_dense(model)
+    tables, dense = split_parameters(model)
     assert tables == [model.table] and len(dense) == 2
-    return model, Joint(kind(tables, lr=LR), torch.optim.AdamW(dense, lr=LR))
+    return model, JointOptimizer(kind(tables, lr=LR), torch.optim.AdamW(dense, lr=LR))
 
 
-def learn_network(model: Network, optimizer: Joint, seed: int) -> None:
+def learn_network(model: Network, optimizer: JointOptimizer, seed: int) -> None:
     random = np.random.default_rng(seed)
     for _ in range(4):
         optimizer.zero_grad()
@@ -203,7 +206,7 @@ def learn_network(model: Network, optimizer: Joint, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_from_a_checkpoint_it_goes_on_as_if_nothing_had_happened(kind: Any) -> None:
+def test_training_continues_from_a_checkpoint_to_the_same_bits(kind: Any) -> None:
     straight, optimizer = network_and_optimizer(kind)
     learn_network(straight, optimizer, seed=1)
     optimizer.param_groups[0]["lr"] /= 2  # as a schedule does
@@ -231,7 +234,7 @@ def test_schedules_of_torch_set_the_rate() -> None:
 
 
 class Largest(TorchDispatchMode):
-    """Notes the largest tensor that torch makes, apart from views of the known ones."""
+    """Records the largest tensor that torch allocates, except views of the known ones."""
 
     def __init__(self, known: list[torch.Tensor]) -> None:
         super().__init__()
@@ -245,10 +248,10 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_makes_nothing_of_the_height_of_the_table(kind: Any) -> None:
+def test_a_step_allocates_nothing_of_the_size_of_the_table(kind: Any) -> None:
     table = random_table(n_rows=100_000)
     optimizer = kind(table, lr=LR)
-    learn(table, optimizer, seed=1, steps=1)  # makes the state
+    learn(table, optimizer, seed=1, steps=1)  # allocates the state
     tracemalloc.start()
     with Largest([table.weight, *optimizer.state[table.weight].values()]) as largest:
         learn(table, optimizer, seed=2, steps=2)
@@ -257,7 +260,7 @@ def test_a_step_makes_nothing_of_the_height_of_the_table(kind: Any) -> None:
     assert 8 * D <= largest.numbers < 1000 and peak < 100_000
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     for wrong in ({"lr": -1}, {"lr": float("nan")}, {"eps": float("inf")}, {"betas": (0.9, 1)}):
         with pytest.raises(SettingError, match=f"{next(iter(wrong))} is"):
             LazyAdam(random_table(), **wrong)  # type: ignore[arg-type]

@@ -1,3 +1,5 @@
+"""Learning-rate schedules: values by hand, and the formulas of ULMFiT and APLC-XLNet in steps."""
+
 from __future__ import annotations
 
 from math import floor
@@ -5,7 +7,7 @@ from math import floor
 import pytest
 
 from longtail.errors import SettingError
-from longtail.nn.schedule import SCHEDULES, linear, schedule, slanted
+from longtail.nn.schedule import SCHEDULES, get_schedule, linear, slanted
 
 
 @pytest.mark.parametrize(
@@ -20,11 +22,11 @@ from longtail.nn.schedule import SCHEDULES, linear, schedule, slanted
     ],
 )
 def test_values_by_hand(name: str, expected: dict[float, float]) -> None:
-    assert {done: schedule(name)(done) for done in expected} == pytest.approx(expected, abs=1e-12)
+    assert {done: get_schedule(name)(done) for done in expected} == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("steps", "cut_share", "ratio"), [(100, 0.1, 32), (60, 0.25, 8)])
-def test_slanted_triangle_as_ulmfit_writes_it(steps: int, cut_share: float, ratio: float) -> None:
+def test_slanted_equals_ulmfit(steps: int, cut_share: float, ratio: float) -> None:
     """Howard and Ruder 2018, eq. 3, in steps."""
     cut = floor(steps * cut_share)
     for t in range(steps + 1):
@@ -33,7 +35,7 @@ def test_slanted_triangle_as_ulmfit_writes_it(steps: int, cut_share: float, rati
 
 
 @pytest.mark.parametrize("warm_up", [0, 7, 20])
-def test_warm_linear_as_aplc_xlnet_writes_it(warm_up: int) -> None:
+def test_warm_linear_equals_aplc_xlnet(warm_up: int) -> None:
     """APLC-XLNet eq. 15, in steps; the published runs have no warm-up."""
     steps = 50
     for t in range(steps + 1):
@@ -42,11 +44,11 @@ def test_warm_linear_as_aplc_xlnet_writes_it(warm_up: int) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_factor_is_from_0_to_1_and_reaches_1(name: str) -> None:
-    values = [schedule(name)(step / 1000) for step in range(1001)]
+def test_factors_are_from_0_to_1_and_reach_1(name: str) -> None:
+    values = [get_schedule(name)(step / 1000) for step in range(1001)]
     assert min(values) >= -1e-12 and max(values) == pytest.approx(1)
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(SettingError, match=r'there is no schedule "cosin"\. Did you mean "cosine"'):
-        schedule("cosin")
+        get_schedule("cosin")

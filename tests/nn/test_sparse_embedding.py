@@ -1,3 +1,5 @@
+"""Sparse embeddings: the same results and gradients as a dense layer, from the used rows alone."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError, LongtailError, SettingError
-from longtail.nn.sparse_embedding import Entries, RowTable, bag_torch, by_row, summed
+from longtail.nn.sparse_embedding import RowGradients, SparseEmbedding, bag_torch, sort_by_row, sum_gradient
 
 N_ROWS, D = 30, 7
 
 
 def batch(seed: int, n: int = 12) -> tuple[Any, Any, Any]:
-    """The CSR arrays of a batch: empty samples, features twice in a sample, features in no sample."""
+    """The CSR arrays of a batch with empty samples, repeated features, and features in no sample."""
     random = np.random.default_rng(seed)
     lengths = random.integers(0, 9, n) * (random.random(n) < 0.8)
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -28,19 +30,19 @@ def dense(indptr: Any, indices: Any, data: Any) -> torch.Tensor:
     return torch.from_numpy(sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, N_ROWS)).toarray())
 
 
-def table(seed: int = 0, d: int = D) -> RowTable:
-    return RowTable(N_ROWS, d, std=1, generator=torch.Generator().manual_seed(seed))
+def table(seed: int = 0, d: int = D) -> SparseEmbedding:
+    return SparseEmbedding(N_ROWS, d, std=1, generator=torch.Generator().manual_seed(seed))
 
 
-def gradient_of(entries: Entries | None) -> Any:
-    """Two ways to the dense gradient [n_rows, d] of a small table: as the compiled steps go, and by torch."""
+def gradient_of(entries: RowGradients | None) -> Any:
+    """The dense gradient [n_rows, d] of a small table, computed in two ways: as the compiled optimisers do, and by torch."""
     assert entries is not None
     slot = np.full(N_ROWS, -1, np.int32)
-    used, starts, of, data = by_row(entries.ids, entries.of, entries.data, slot)
+    used, starts, of, data = sort_by_row(entries.ids, entries.of, entries.data, slot)
     assert (slot == -1).all() and sorted(used.tolist()) == sorted(set(entries.ids.tolist()))
     compiled = np.zeros((N_ROWS, entries.grad.shape[1]), np.float32)
     compiled[used] = sp.csr_array((data, of, starts), shape=(len(used), len(entries.grad))) @ entries.grad.numpy()
-    ids, grad = summed(entries)
+    ids, grad = sum_gradient(entries)
     by_torch = torch.zeros(compiled.shape)
     by_torch[ids] = grad
     assert np.allclose(compiled, by_torch, atol=1e-5)
@@ -62,8 +64,8 @@ def test_gradient_is_that_of_a_dense_layer(seed: int, tensors: bool) -> None:
     rows.bag(*given_as).square().sum().backward()
     (dense(*arrays) @ weight).square().sum().backward()
     assert rows.weight.grad is None
-    assert torch.allclose(gradient_of(rows.take()), weight.grad, atol=1e-3)
-    assert rows.take() is None
+    assert torch.allclose(gradient_of(rows.take_gradient()), weight.grad, atol=1e-3)
+    assert rows.take_gradient() is None
 
 
 def test_gradients_of_several_uses_and_passes_add_up() -> None:
@@ -73,7 +75,7 @@ def test_gradients_of_several_uses_and_passes_add_up() -> None:
         arrays = batch(seed)
         (rows.bag(*arrays).square().sum() + (rows.lookup(ids) ** 3).sum()).backward()
         ((dense(*arrays) @ weight).square().sum() + (weight[ids] ** 3).sum()).backward()
-    assert torch.allclose(gradient_of(rows.take()), weight.grad, atol=1e-3)
+    assert torch.allclose(gradient_of(rows.take_gradient()), weight.grad, atol=1e-3)
 
 
 def test_lookup_gives_rows_in_the_shape_of_the_ids() -> None:
@@ -89,20 +91,20 @@ def test_corner_batches() -> None:
     assert torch.equal(rows.bag(np.zeros(4, np.int32), *nothing), torch.zeros(3, D))
     none = rows.bag(np.zeros(1, np.int32), *nothing)
     none.sum().backward()
-    assert none.shape == (0, D) and not gradient_of(rows.take()).any()
+    assert none.shape == (0, D) and not gradient_of(rows.take_gradient()).any()
     arrays = batch(3)
     for array in arrays:
         array.flags.writeable = False  # as in a memory map
     rows.bag(*arrays).sum().backward()
-    assert torch.allclose(gradient_of(rows.take()), dense(*arrays).sum(0)[:, None].expand(-1, D), atol=1e-5)
+    assert torch.allclose(gradient_of(rows.take_gradient()), dense(*arrays).sum(0)[:, None].expand(-1, D), atol=1e-5)
 
 
-def test_nothing_is_kept_where_nothing_is_learned() -> None:
+def test_no_gradient_is_stored_where_none_is_needed() -> None:
     rows = table()
     with torch.no_grad():
         rows.bag(*batch(1))
     rows.weight.requires_grad_(False)
-    assert not rows.bag(*batch(1)).requires_grad and rows.take() is None
+    assert not rows.bag(*batch(1)).requires_grad and rows.take_gradient() is None
 
 
 def test_state_is_the_weight_alone() -> None:
@@ -116,10 +118,10 @@ def test_state_is_the_weight_alone() -> None:
     [
         ({"data": np.ones(2)}, "data is float64. Convert it to float32"),
         ({"data": torch.ones(2, dtype=torch.float64)}, "data is float64"),
-        ({"indices": np.array([0.0, 1.0])}, "row numbers are float64"),
-        ({"indices": np.array([0, N_ROWS])}, "rows 0 to 30 were asked for. The table has rows 0 to 29"),
-        ({"indices": np.array([2**32, 0])}, "rows 0 to 4294967296 were asked for"),
-        ({"indices": np.array([-1, 0])}, "rows -1 to 0"),
+        ({"indices": np.array([0.0, 1.0])}, "row ids are float64"),
+        ({"indices": np.array([0, N_ROWS])}, "row ids are from 0 to 30. The embedding has rows 0 to 29"),
+        ({"indices": np.array([2**32, 0])}, "row ids are from 0 to 4294967296"),
+        ({"indices": np.array([-1, 0])}, "row ids are from -1 to 0"),
         ({"indptr": np.array([0, 3])}, "2 indices and 2 values do not fit"),
         ({"indptr": np.array([0, 5, 2])}, "do not fit"),
         ({"indptr": np.array([1, 2])}, "do not fit"),
@@ -133,21 +135,21 @@ def test_a_batch_that_does_not_fit_is_refused(change: dict[str, Any], message: s
         table().bag(**(right | change))
 
 
-def test_other_types_and_sizes_of_table_are_refused() -> None:
+def test_other_dtypes_and_empty_tables_are_refused() -> None:
     for wrong in (torch.float64, torch.float16):
-        with pytest.raises(LongtailError, match=f"the table is {wrong}"):
+        with pytest.raises(LongtailError, match=f"the embedding is {wrong}"):
             table().to(wrong).lookup(np.array([0]))
-    with pytest.raises(SettingError, match="a table of 0 x 4"):
-        RowTable(0, 4)
+    with pytest.raises(SettingError, match="an embedding of 0 x 4"):
+        SparseEmbedding(0, 4)
 
 
-def test_the_seed_decides_the_start() -> None:
+def test_the_seed_decides_the_initial_weights() -> None:
     assert torch.equal(table(1).weight, table(1).weight) and not torch.equal(table(1).weight, table(2).weight)
-    assert not RowTable(3, 2, std=0).weight.any()
+    assert not SparseEmbedding(3, 2, std=0).weight.any()
 
 
-def test_a_gradient_of_full_size_is_an_error() -> None:
+def test_a_dense_gradient_is_an_error() -> None:
     rows = table()
     rows.weight.sum().backward()  # type: ignore[no-untyped-call]
-    with pytest.raises(SettingError, match="another way than by its rows"):
-        rows.take()
+    with pytest.raises(SettingError, match="was used directly"):
+        rows.take_gradient()

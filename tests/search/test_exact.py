@@ -9,8 +9,9 @@ from hypothesis.extra.numpy import arrays
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Floats
 from longtail.search import exact
-from longtail.search.exact import ExactIndex, blockwise_topk, inner
+from longtail.search.exact import ExactIndex, inner_product, search_blockwise
 from longtail.search.index import LabelIndex
+from longtail.search.topk_kernels import make_empty_topk
 from longtail.topk import TopK
 
 NUMBERS = st.floats(-(2.0**49), 2.0**49, width=32) | st.integers(-3, 3).map(float)  # the latter for ties
@@ -22,7 +23,7 @@ def tables(d: int) -> st.SearchStrategy[Floats]:
 
 def brute_force(V: Floats, Q: Floats, k: int) -> TopK:
     """All scores by the same inner product, sorted by score, then id."""
-    S = np.array([[inner(q, v) for v in V] for q in Q], np.float32)
+    S = np.array([[inner_product(q, v) for v in V] for q in Q], np.float32)
     order = np.argsort(-S, axis=1, kind="stable")[:, :k]
     return TopK(order, np.take_along_axis(S, order, axis=1))
 
@@ -32,47 +33,47 @@ def same(first: TopK, second: TopK) -> bool:
 
 
 @given(st.integers(1, 5).flatmap(lambda d: st.tuples(tables(d), tables(d))), st.integers(1, 50))
-def test_both_ways_are_exact_bit_by_bit(VQ: tuple[Floats, Floats], k: int) -> None:
+def test_single_and_blockwise_search_are_bit_identical_to_brute_force(VQ: tuple[Floats, Floats], k: int) -> None:
     V, Q = VQ
     k = min(k, len(V))
     expected = brute_force(V, Q, k)
     index = ExactIndex.build(V)
-    assert same(blockwise_topk(V, Q, k), expected)
+    assert same(search_blockwise(V, Q, k), expected)
     for i in range(len(Q)):
         assert same(index.topk(Q[i : i + 1], k), TopK(expected.ids[i : i + 1], expected.scores[i : i + 1]))
 
 
 @pytest.mark.parametrize("d", [1, 63, 256, 1000])
 @pytest.mark.parametrize("size", [1e-20, 1.0, 1e10])
-def test_exact_at_usual_widths_and_unusual_sizes(d: int, size: float) -> None:
+def test_exact_for_usual_dimensions_and_extreme_values(d: int, size: float) -> None:
     random = np.random.default_rng(d)
     V = (size * random.standard_normal((300, d)) * random.lognormal(size=(300, 1))).astype(np.float32)
     Q = (V[:6] + size * random.standard_normal((6, d))).astype(np.float32)
     expected = brute_force(V, Q, 7)
-    assert same(blockwise_topk(V, Q, 7), expected)
+    assert same(search_blockwise(V, Q, 7), expected)
     assert same(ExactIndex.build(V).topk(Q[:2], 7), TopK(expected.ids[:2], expected.scores[:2]))
 
 
-def test_few_scores_are_computed_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is of use: with the plain Python of the kernel, count what it lets through."""
+def test_the_bound_skips_most_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the scores that the pure Python version of the kernel computes."""
     V = np.random.default_rng(0).standard_normal((2000, 64)).astype(np.float32)
     index, calls = ExactIndex.build(V), []
-    monkeypatch.setattr(exact, "inner", lambda a, b: calls.append(0) or inner(a, b))  # type: ignore[func-returns-value]
-    q_codes, step, length, lost = exact.rounded_query(V[0])
-    ids, scores = exact.empty_topk(1, 5)
+    monkeypatch.setattr(exact, "inner_product", lambda a, b: calls.append(0) or inner_product(a, b))  # type: ignore[func-returns-value]
+    q_codes, step, norm, lost = exact.round_query(V[0])
+    ids, scores = make_empty_topk(1, 5)
     rows = (V, index.codes, index.scale, index.error)
-    exact.scan_rows.py_func(V[0], q_codes, step, length, lost, *rows, ids[0], scores[0])  # type: ignore[attr-defined]
+    exact.scan_labels.py_func(V[0], q_codes, step, norm, lost, *rows, ids[0], scores[0])  # type: ignore[attr-defined]
     assert ids[0, 0] == 0 and len(calls) < 100
 
 
 @pytest.mark.parametrize("n_queries", [1, 5, 257])
-def test_blocks_meet_without_a_gap(n_queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_size_does_not_change_results(n_queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     V, Q = random.standard_normal((26, 4)).astype(np.float32), random.standard_normal((n_queries, 4)).astype(np.float32)
-    whole = blockwise_topk(V, Q, 26)
+    whole = search_blockwise(V, Q, 26)
     for size in (1, 5, 13, 25, 26, 27):
-        monkeypatch.setattr(exact, "LABELS", size)
-        assert same(blockwise_topk(V, Q, 26), whole)
+        monkeypatch.setattr(exact, "_LABELS_PER_BLOCK", size)
+        assert same(search_blockwise(V, Q, 26), whole)
 
 
 def test_threads_and_batches_do_not_change_results() -> None:
@@ -85,30 +86,30 @@ def test_threads_and_batches_do_not_change_results() -> None:
     assert same(TopK(np.vstack([a.ids for a in alone]), np.vstack([a.scores for a in alone])), one)
 
 
-def test_ties_go_to_the_smaller_id() -> None:
+def test_ties_are_broken_by_the_smaller_id() -> None:
     V = np.array([[0, 1], [1, 0], [1, 0], [0, 1], [1, 0]], np.float32)
     for n in (1, 9):
         best = LabelIndex.build(V).topk(np.tile([1.0, 0.0], (n, 1)), 4)
         assert best.ids.tolist() == [[1, 2, 4, 0]] * n
 
 
-def test_corner_cases() -> None:
+def test_zero_vectors_large_k_and_no_queries() -> None:
     V = np.array([[0, 0], [3, 4]], np.float32)
     index = LabelIndex.build(V)
-    assert index.topk([[0, 0]], 2).ids.tolist() == [[0, 1]]  # a query without direction: all scores are 0
-    assert index.topk([[-1, -1]], 9).ids.tolist() == [[0, 1]]  # a label without direction; k above the number of labels
+    assert index.topk([[0, 0]], 2).ids.tolist() == [[0, 1]]  # a zero query: all scores are 0
+    assert index.topk([[-1, -1]], 9).ids.tolist() == [[0, 1]]  # a zero label vector; k above the number of labels
     assert index.topk(np.empty((0, 2)), 1).ids.shape == (0, 1)
     assert LabelIndex.build([[2.0]]).topk([[3.0]], 1).scores.tolist() == [[6.0]]
 
 
-def test_state_survives_storing() -> None:
+def test_state_round_trip() -> None:
     V = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
     index = LabelIndex.build(V)
-    assert same(LabelIndex.restored(index.state()).topk(V, 5), index.topk(V, 5))
+    assert same(LabelIndex.from_state(index.state()).topk(V, 5), index.topk(V, 5))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e20])
-def test_numbers_must_be_finite(bad: float) -> None:
+def test_values_must_be_finite_and_not_too_large(bad: float) -> None:
     V = np.ones((3, 2), np.float32)
     V[1, 1] = bad
     with pytest.raises(DataError, match="row 1"):
@@ -117,9 +118,9 @@ def test_numbers_must_be_finite(bad: float) -> None:
         LabelIndex.build(np.ones((3, 2))).topk(V, 1)
 
 
-def test_bad_input_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     index = LabelIndex.build(np.ones((3, 2)))
-    with pytest.raises(DataError, match="3 columns"):
+    with pytest.raises(DataError, match="dimension 3"):
         index.topk(np.ones((1, 3)), 1)
     with pytest.raises(DataError, match="1 dimensions"):
         index.topk(np.ones(2), 1)

@@ -1,3 +1,5 @@
+"""Bundles: saved taggers survive crashes, damage is detected, and older or newer formats are refused."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,7 @@ import pytest
 import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import BundleError
-from longtail.tagger.bundle import MANIFEST, Bundle, contents, signed
+from longtail.tagger.bundle import FORMAT, MANIFEST, Bundle, encode_files, sign_manifest
 from longtail.topk import TopK
 
 
@@ -27,8 +29,8 @@ def data_file(folder: Path, part: str) -> Path:
     return next(p for p in folder.iterdir() if p.name.startswith(part))
 
 
-def save_and_die_at(tagger: Tagger, folder: Path, step: int) -> bool:
-    """Save in a child process that is gone, without any clean-up, at the given file operation. True if it lived."""
+def save_and_exit_at(tagger: Tagger, folder: Path, step: int) -> bool:
+    """Save in a child process that exits, without any clean-up, at the given file operation. True if it finished."""
     child = os.fork()
     if child == 0:
         steps = iter(range(10**6))
@@ -43,27 +45,21 @@ def save_and_die_at(tagger: Tagger, folder: Path, step: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def test_a_kill_at_any_moment_leaves_the_old_or_the_new_bundle(train: Dataset, saved: Path, tmp_path: Path) -> None:
+def test_a_crash_at_any_moment_leaves_the_old_or_the_new_bundle(train: Dataset, saved: Path, tmp_path: Path) -> None:
     old = longtail.load(saved).topk(train.inputs)
     tagger = Tagger("ovr", C=0.01).fit(train)
     new = tagger.topk(train.inputs)
     assert not np.array_equal(old.scores, new.scores)
     seen = {"old": 0, "new": 0}
 
-    def which(best: TopK) -> str:
-        return (
-            "old"
-            if np.array_equal(best.scores, old.scores)
-            else "new"
-            if np.array_equal(best.scores, new.scores)
-            else "half"
-        )
+    def identify(best: TopK) -> str:
+        return next((name for name, other in {"old": old, "new": new}.items() if np.array_equal(best.scores, other.scores)))
 
     for step in range(100):
         shutil.copytree(saved, tmp_path / "copy")
-        alive = save_and_die_at(tagger, tmp_path / "copy", step)
-        seen[which(longtail.load(tmp_path / "copy").topk(train.inputs))] += 1
-        tagger.save(tmp_path / "copy")  # the next save clears what the dead one left
+        alive = save_and_exit_at(tagger, tmp_path / "copy", step)
+        seen[identify(longtail.load(tmp_path / "copy").topk(train.inputs))] += 1
+        tagger.save(tmp_path / "copy")  # the next save removes what the interrupted one left
         manifest = json.loads((tmp_path / "copy" / MANIFEST).read_text())
         named = {MANIFEST, *(entry["file"] for entry in manifest["files"].values())}
         assert {p.name for p in (tmp_path / "copy").iterdir()} == named
@@ -73,11 +69,11 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_bundle(train: Dataset, s
     assert alive and seen["old"] > 5 and seen["new"] > 1
 
 
-def test_a_first_save_that_dies_leaves_no_bundle(train: Dataset, tmp_path: Path) -> None:
+def test_a_crash_in_the_first_save_leaves_no_bundle(train: Dataset, tmp_path: Path) -> None:
     tagger = Tagger("popularity").fit(train)
     for step in range(100):
         folder = tmp_path / str(step)
-        if save_and_die_at(tagger, folder, step):
+        if save_and_exit_at(tagger, folder, step):
             break
         if (folder / MANIFEST).exists():
             assert longtail.load(folder).predict(["x"]) == tagger.predict(["x"])
@@ -91,10 +87,10 @@ def test_an_interrupted_save_cleans_up(train: Dataset, saved: Path, tmp_path: Pa
     before = {p.name: p.read_bytes() for p in saved.iterdir()}
 
     def interrupted(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
-        yield next(contents(bundle))
+        yield next(encode_files(bundle))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longtail.bundle.contents", interrupted)
+    monkeypatch.setattr("longtail.tagger.bundle.encode_files", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Tagger("ovr", C=0.1).fit(train).save(saved)
     with pytest.raises(KeyboardInterrupt):
@@ -128,29 +124,31 @@ def test_every_flipped_byte_of_the_manifest_is_detected(saved: Path) -> None:
             longtail.load(saved)
 
 
-def test_labels_may_hold_any_character(tmp_path: Path) -> None:
+def test_label_names_may_have_any_character(tmp_path: Path) -> None:
     names = ["a\u2028b", "c\u0085d", "\u2029", "tab\t", "null\x00"]
     data = Dataset.from_texts(["one two", "two three"], [names, ["x"]])
     Tagger("popularity").fit(data).save(tmp_path / "m")
-    assert longtail.load(tmp_path / "m").known_labels.names == (*names, "x")
+    assert longtail.load(tmp_path / "m").labels.names == (*names, "x")
 
 
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"format": 99}, "has format 99, this longtail reads up to 1"),
-        ({"method": "oracle"}, 'no method "oracle"'),
+        ({"format": 99}, f"has format 99, this longtail reads format {FORMAT}. Upgrade longtail"),
+        ({"format": 1}, f"has format 1 .*, this longtail reads format {FORMAT}. Train the model again"),
+        ({"spec": "oracle"}, 'no method "oracle"'),
+        ({"spec": None}, "does not describe a tagger"),
         ({"settings": {"zeta": 1}}, 'no setting "zeta"'),
-        ({"files": {"model.safetensors": {"file": "../model-000000000000.safetensors"}}}, "names a foreign file"),
+        ({"files": {"model.safetensors": {"file": "../model-000000000000.safetensors"}}}, "not part of a bundle"),
     ],
 )
-def test_strange_manifests_are_refused(saved: Path, change: dict[str, object], found: str) -> None:
+def test_manifests_that_cannot_be_loaded_are_refused(saved: Path, change: dict[str, object], found: str) -> None:
     path = saved / MANIFEST
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
-    path.write_bytes(signed(manifest))
+    path.write_bytes(sign_manifest(manifest))
     longtail.load(saved)
-    path.write_bytes(signed({**manifest, **change}))
+    path.write_bytes(sign_manifest({**manifest, **change}))
     with pytest.raises(BundleError, match=found):
         longtail.load(saved)
     path.write_text("{")
@@ -158,7 +156,7 @@ def test_strange_manifests_are_refused(saved: Path, change: dict[str, object], f
         longtail.load(saved)
 
 
-def test_where_there_is_no_bundle(tmp_path: Path) -> None:
+def test_folders_without_a_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no such folder"):
         longtail.load(tmp_path / "nothing")
     with pytest.raises(BundleError, match="no model here"):
@@ -168,18 +166,18 @@ def test_where_there_is_no_bundle(tmp_path: Path) -> None:
         longtail.load(tmp_path / "file")
 
 
-def test_other_peoples_files_are_never_touched(train: Dataset, saved: Path, tmp_path: Path) -> None:
+def test_foreign_files_are_never_changed(train: Dataset, saved: Path, tmp_path: Path) -> None:
     tagger = Tagger("popularity").fit(train)
     (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(BundleError, match=r"not a bundle and holds other files \(chapter.txt"):
+    (tmp_path / "thesis" / "chapter.txt").write_text("text")
+    with pytest.raises(BundleError, match=r"not a bundle and has other files \(chapter.txt"):
         tagger.save(tmp_path / "thesis")
     (tmp_path / "file").write_text("x")
     with pytest.raises(BundleError, match="this is a file"):
         tagger.save(tmp_path / "file")
-    (saved / "notes.md").write_text("mine")
+    (saved / "notes.md").write_text("notes")
     tagger.save(saved)
-    assert (saved / "notes.md").read_text() == "mine"
+    assert (saved / "notes.md").read_text() == "notes"
 
 
 def test_the_same_training_gives_the_same_bytes(train: Dataset, tmp_path: Path) -> None:
@@ -196,6 +194,6 @@ def test_label_texts_and_parents_are_kept(tmp_path: Path) -> None:
     assert longtail.load(tmp_path / "m").labels == known
 
 
-def test_nothing_in_a_bundle_is_executable(saved: Path) -> None:
+def test_no_file_of_a_bundle_is_executable(saved: Path) -> None:
     assert {p.suffix for p in saved.iterdir()} == {".json", ".jsonl", ".safetensors"}
     assert not any(p.stat().st_mode & 0o111 for p in saved.iterdir())

@@ -1,4 +1,4 @@
-"""Explanations are what they say they are."""
+"""The weights of explanations mean what they are said to mean."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from longtail import Dataset, Tagger
-from longtail.features.mlp import Mlp, secant
+from longtail.features.mlp import Mlp, compute_secant_slope
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.tree import LinearTree, TreeWeights
 from longtail.models.blend.model import Blend
-from longtail.models.plt import LabelTrees
+from longtail.models.plt.model import LabelTrees
 
 
 def test_one_vs_rest_is_a_sum_of_products(train: Dataset) -> None:
@@ -20,13 +20,13 @@ def test_one_vs_rest_is_a_sum_of_products(train: Dataset) -> None:
     x, why, label = tagger.features.transform([text]), tagger.explain(text, "fruit"), train.labels.ids["fruit"]  # type: ignore[union-attr]
     column, weights = tagger.model.W[:, [label]].toarray().ravel(), dict(why.words)  # type: ignore[attr-defined]
     for feature, value in zip(x.indices, x.data, strict=True):
-        term = tagger.features.term(feature)  # type: ignore[union-attr]
+        term = tagger.features.get_term(feature)  # type: ignore[union-attr]
         assert weights.get(term, 0) == pytest.approx(float(value) * float(column[feature]), abs=1e-9)
     total = sum(weights.values()) + float(tagger.model.bias[label])  # type: ignore[attr-defined]
     assert why.score == pytest.approx(total, rel=1e-5)
 
 
-def test_every_place_of_a_term_gets_the_same_part(train: Dataset) -> None:
+def test_every_place_of_a_term_contributes_equally(train: Dataset) -> None:
     why = Tagger("ovr", ngrams=1).fit(train).explain("Apple pie, an apple and an APPLE", "fruit")
     apples = [part for part in why.parts if part.text.lower() == "apple"]
     assert sorted(part.start for part in apples) == [0, 14, 27] and len({part.weight for part in apples}) == 1
@@ -34,7 +34,7 @@ def test_every_place_of_a_term_gets_the_same_part(train: Dataset) -> None:
 
 
 def integrated(f, x: np.ndarray, steps: int = 4000) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """Integrated gradients from 0 to x by finite differences: the sum over the way of gradient × step."""
+    """Integrated gradients from 0 to x by finite differences: the sum of gradient × step along the way."""
     total, small = np.zeros(len(x)), 1e-6
     for t in (np.arange(steps) + 0.5) / steps:
         for j in range(len(x)):
@@ -90,7 +90,7 @@ def test_the_slopes_of_a_tree_are_integrated_gradients(loss: str) -> None:
     assert (value, empty) == pytest.approx((log_p(x), log_p(0 * x))) and x @ slopes == pytest.approx(value - empty)
 
 
-def test_several_trees_explain_their_mean_even_where_one_is_sure_it_is_not() -> None:
+def test_several_trees_explain_their_mean_even_if_one_gives_almost_no_probability() -> None:
     model, x = LabelTrees(), sp.csr_array(np.array([[0.6, -0.3, 0.9]], np.float32))
     model.trees = [small_tree(0), small_tree(1)]
     model.trees[1].weights.bias[:] -= 12  # P = exp(−1000) or so
@@ -101,12 +101,12 @@ def test_several_trees_explain_their_mean_even_where_one_is_sure_it_is_not() -> 
     assert slopes == pytest.approx(parts[0][0], rel=1e-6)  # the other tree adds nothing
 
 
-def test_a_word_weighs_what_the_text_loses_without_it(train: Dataset) -> None:
+def test_the_weight_of_a_word_is_what_the_text_loses_without_it(train: Dataset) -> None:
     tagger = Tagger("aplc", epochs=3).fit(train)
     label = train.labels.ids["sea"]
 
     def log_odds(text: str) -> float:
-        p = tagger.pipeline.score(text, label)
+        p = tagger.pipeline.score(tagger.encode([text]), label)
         return float(np.log(p) - np.log1p(-p))
 
     why = dict(tagger.explain("wave and iron ship and copper wave", "sea").words)
@@ -120,16 +120,16 @@ def test_the_end_of_a_text_that_is_not_read_is_not_explained(train: Dataset) -> 
     assert sorted(part.text for part in why.parts) == ["iron", "ship", "wave"]
 
 
-def test_a_recurrent_encoder_explains_itself(train: Dataset) -> None:
+def test_a_recurrent_encoder_is_explained(train: Dataset) -> None:
     tagger = Tagger("aplc", encoder="gru", width=16, layers=1, epochs=15, rate=0.02, threads=1).fit(train)
     assert tagger.explain("iron copper wave zinc", "sea").words[0][0] == "wave"
 
 
-def test_a_blend_adds_up_its_members(train: Dataset) -> None:
+def test_a_blend_adds_the_weights_of_its_members(train: Dataset) -> None:
     tagger = Tagger("blend", members="ovr, glas").fit(train)
     blend, text, label = tagger.model, "ripe apple on a ship", train.labels.ids["fruit"]
     assert isinstance(blend, Blend)
-    ovr, glas = (pipeline.explain(text, label) for pipeline in blend.pipelines)
+    ovr, glas = (pipeline.explain(pipeline.encode([text]), label) for pipeline in blend.pipelines)
     expected: dict[tuple[int, int], float] = {}
     for weight, (starts, ends, weights) in zip(blend.weights[[0, 3]], (ovr, glas), strict=True):
         for place in zip(starts.tolist(), ends.tolist(), weights.tolist(), strict=True):
@@ -138,13 +138,13 @@ def test_a_blend_adds_up_its_members(train: Dataset) -> None:
     assert found == pytest.approx({place: weight for place, weight in expected.items() if weight})
 
 
-def test_a_blend_brings_probabilities_to_log_odds(train: Dataset) -> None:
-    """With one member that has all the say, the parts add up to the change of its log-odds."""
-    tagger = Tagger("blend", members="hierarchicalxc, ovr", names=False).fit(train)
+def test_a_blend_converts_probabilities_to_log_odds(train: Dataset) -> None:
+    """If only one member has a weight, the parts add up to the change of its log-odds."""
+    tagger = Tagger("blend", members="hierarchicalxc, ovr", label_names=False).fit(train)
     blend, text, label = tagger.model, "apple on a ship", train.labels.ids["fruit"]
     assert isinstance(blend, Blend)
     blend.weights = np.array([1, 0, 0, 0, 0, 0, 0, 0], np.float32)
-    p, empty = (blend.pipelines[0].score(one, label) for one in (text, ""))
+    p, empty = (blend.pipelines[0].score(blend.pipelines[0].encode([one]), label) for one in (text, ""))
     change = np.log(p / (1 - p)) - np.log(empty / (1 - empty))
     assert sum(part.weight for part in tagger.explain(text, "fruit").parts) == pytest.approx(change, rel=1e-4)
 
@@ -159,7 +159,7 @@ def test_vectors_are_explained_by_their_features(vectors: Dataset) -> None:
         assert tagger.explain(x.toarray()[0]) == why
 
 
-def test_a_label_that_a_hard_search_does_not_reach_has_no_score_but_a_path(train: Dataset) -> None:
+def test_a_label_that_a_hard_search_does_not_find_has_no_score_but_an_explanation(train: Dataset) -> None:
     tagger = Tagger("hierarchicalxc", search="hard", ngrams=1).fit(train)
     text = "ripe apple pear plum"
     (tag,) = tagger.predict([text], 4)[0]
@@ -168,5 +168,5 @@ def test_a_label_that_a_hard_search_does_not_reach_has_no_score_but_a_path(train
     assert why.score == 0 and dict(why.words)["apple"] < 0
 
 
-def test_a_secant_is_a_tangent_where_points_meet() -> None:
-    assert secant(np.exp, np.array([0.0, 1.0]), np.array([0.0, 0.0])) == pytest.approx([1, np.e - 1])
+def test_a_secant_of_equal_points_is_a_tangent() -> None:
+    assert compute_secant_slope(np.exp, np.array([0.0, 1.0]), np.array([0.0, 0.0])) == pytest.approx([1, np.e - 1])

@@ -1,4 +1,4 @@
-"""The tour: the commands from nothing to a measured, explained tagger, each shown as one would type it, and run."""
+"""The demo: commands from nothing to an evaluated, explained tagger, each shown as a user would type it, and run."""
 
 from __future__ import annotations
 
@@ -9,49 +9,64 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from longtail.cli.main import parser, run
-from longtail.compare.contestants import contestants
-from longtail.files import writing
+from longtail.cli.main import run_command
+from longtail.cli.parser import build_parser
+from longtail.comparison.candidates import parse_candidates
+from longtail.files import open_atomic
 from longtail.progress import Display
+from longtail.registry import model_class
 
-# None of them needs torch, so everybody gets the same table, and within a minute or two.
-METHODS = "popularity,ovr,plt,plt:xr-linear,hierarchicalxc"
-ONE_MORE = "glas"  # trains with torch
+LINEAR_METHODS = "popularity,ovr,plt"  # no torch, so the first table is there within a minute
+# The six systems of the papers, with settings small enough for two cores; one line each on what it is.
+PAPER_METHODS = {
+    "hierarchicalxc": "HierarchicalXC",
+    "neuralxc+epochs=10": "NeuralXC",
+    "glas+epochs=10": "GLaS",
+    "secseq+epochs=10": "SeCSeq",
+    "aplc+epochs=10": "APLC-XLNet, with a bag of word pieces as its encoder",
+    "lightattention+epochs=4+word_dim=64": "LightAttention",
+}
 EXAMPLE = "Draw random samples from a normal distribution.\n"
 
 
 def demo(arguments: Namespace) -> None:
-    """Build the embedded corpus, compare some methods on it, and have the best one tag an example."""
+    """Build the embedded corpus, compare methods on it, and predict the labels of an example with the best one."""
     out, display = Path(arguments.out), Display()
     train, test, example = (str(out / name) for name in ("train.jsonl", "test.jsonl", "example.txt"))
-    display.say("which parameters does a function have, told by its documentation? A corpus of Python's own:")
+    display.say("Which parameters does a function have, judging by its documentation? A corpus from Python's own packages:")
     if not (Path(train).exists() and Path(test).exists()):
-        step("split", "builtin:pydoc", "--test", "0.2", "--out", str(out))
-    among = ("compare", train, test, "--out", str(out), "--methods")
-    result = step(*among, METHODS)
-    (best,) = contestants([result.entries[0].name])
+        _run_step("split", "builtin:pydoc", "--test", "0.2", "--out", str(out))
+    compare = ("compare", train, test, "--out", str(out), "--methods")
+    methods = LINEAR_METHODS
+    result = _run_step(*compare, methods)
+    if not arguments.quick:
+        display.say("\nThe six systems of the papers, with small settings:")
+        for spec, name in PAPER_METHODS.items():
+            summary = (model_class(spec.partition("+")[0]).__doc__ or "").split("\n")[0]
+            display.say(f"  {name}: {summary}")
+        methods = ",".join([LINEAR_METHODS, *PAPER_METHODS])
+        result = _run_step(*compare, methods)
+    (best,) = parse_candidates([result.results[0].name])
     model = str(out / "models" / best.file_name)
-    with writing(example) as stream:
+    with open_atomic(example) as stream:
         stream.write(EXAMPLE.encode())
-    step("predict", model, example, "--k", "3", "--explain")
+    _run_step("predict", model, example, "--k", "3", "--explain")
     following = [
-        f"echo 'Sort a list in place.' | {command('predict', model)}",
-        command(*among, f"{METHODS},{ONE_MORE}") + f"  # trains {ONE_MORE} only",
-        command("check", "YOUR.csv") + "  # then split, compare and predict, as above",
+        f"echo 'Sort a list in place.' | {_join('predict', model)}",
+        _join("check", "YOUR.csv") + "  # then split, compare and predict, as above",
     ]
     sys.stdout.write("next:\n" + "".join(f"  {line}\n" for line in following))
     page = out.resolve() / "index.html"
     if arguments.open and not webbrowser.open(page.as_uri()):
-        display.say(f"there is no browser to open {page} in")
+        display.say(f"no browser found to open {page}")
 
 
-def step(*words: str) -> Any:
+def _run_step(*words: str) -> Any:
     """Show a command and run it."""
-    sys.stdout.write(f"$ {command(*words)}\n")
+    sys.stdout.write(f"$ {_join(*words)}\n")
     sys.stdout.flush()
-    return run(parser().parse_args(words))
+    return run_command(build_parser().parse_args(words))
 
 
-def command(*words: str) -> str:
-    """As one would type it."""
+def _join(*words: str) -> str:
     return shlex.join(["longtail", *words])

@@ -1,1 +1,1 @@
-"""What comes in: readers, the data set, the doctor, the split, the built-in corpora."""
+"""Data: the data set, readers and writers for files, the data check, the split, the built-in corpora."""

@@ -1,21 +1,37 @@
-"""Samples of the training data that are held out, for methods that stop when these are no longer found better."""
+"""Hold out part of the training data, for methods that stop early, or fit weights on it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-MOST = 5000  # samples; more tell no more
+MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
 
 
 def split_holdout(
-    X: sp.csr_array, Y: sp.csr_array, share: float, seed: int
-) -> tuple[sp.csr_array, sp.csr_array, tuple[sp.csr_array, sp.csr_array] | None]:
-    """Training samples, and some that are held out: drawn by chance, none if there are too few to spare."""
-    tell = np.flatnonzero(np.diff(Y.indptr))  # the others have no label that could be learned or found
-    n = min(round(share * len(tell)), MOST)
+    X: Any, Y: sp.csr_array, share: float, seed: int
+) -> tuple[Any, sp.csr_array, tuple[Any, sp.csr_array] | None]:
+    """Split samples at random into those to train on and those to hold out.
+
+    :param X: Samples: a matrix [n_samples, ...] or a list of texts.
+    :param Y: Their labels, [n_samples, n_labels].
+    :param share: Share of the samples to hold out, at most ``MAX_HELD_OUT`` samples.
+    :param seed: Seed of the random choice.
+    :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Only samples with labels are
+        held out: the others cannot be scored.
+    """
+    labelled = np.flatnonzero(np.diff(Y.indptr))
+    n = min(round(share * len(labelled)), MAX_HELD_OUT)
     if n == 0:
         return X, Y, None
-    out = np.sort(np.random.default_rng(seed).permutation(tell)[:n])
-    rest = np.setdiff1d(np.arange(X.shape[0]), out)
-    return X[rest], Y[rest], (X[out], Y[out])
+    held_out = np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
+    rest = np.setdiff1d(np.arange(Y.shape[0]), held_out)
+    return take_samples(X, rest), Y[rest], (take_samples(X, held_out), Y[held_out])
+
+
+def take_samples(X: Any, rows: NDArray[Any]) -> Any:
+    """Take some samples of a matrix or of a list of texts."""
+    return [X[row] for row in rows] if isinstance(X, list | tuple) else X[rows]

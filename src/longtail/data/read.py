@@ -1,4 +1,4 @@
-"""One door for all data: ``read`` looks at a file, tells its format, and hands it to the right reader."""
+"""``read``: detect the format of a file and read it, or build a built-in corpus."""
 
 from __future__ import annotations
 
@@ -8,52 +8,59 @@ from pathlib import Path
 
 from longtail.data.dataset import Dataset, Labels
 from longtail.data.jsonl import read_jsonl
-from longtail.data.label_file import find_labels, read_labels
-from longtail.data.lines import PREFIX, find_pair, read_fasttext, read_pair
+from longtail.data.label_file import find_label_file, read_labels
+from longtail.data.lines import FASTTEXT_PREFIX, find_pair, read_fasttext, read_pair
 from longtail.data.table import has_header, read_csv, read_parquet
+from longtail.data.xc import read_xc
 from longtail.errors import DataError, suggest
-from longtail.files import STDIN, peeked, reading
+from longtail.files import STDIN, open_read, peek
 
 BUILTIN = "builtin:"
 CORPORA = ("pydoc", "debtags")
-HEAD = 1 << 16
+_PEEKED_BYTES = 1 << 16
 
 
 def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
-    """Read a corpus: a file in any known format (plain, gzip or xz), or ``builtin:pydoc``, ``builtin:debtags``.
+    """Read a data set.
 
-    ``labels`` names a label file; without it, one beside the data is used (see ``label_file``).
-    What reading repaired or assumed is told in the data set's ``notes``.
+    What was repaired, skipped or assumed is listed in the ``notes`` of the data set.
+
+    :param path: A file in one of the known formats, plain or compressed with gzip or xz; ``-`` for standard input; or a
+        built-in corpus, ``builtin:pydoc`` or ``builtin:debtags``.
+    :param labels: A label file (see ``longtail.data.label_file``). None: the label file in the same folder, if there is one.
     """
     if str(path).startswith(BUILTIN):
-        return read_builtin(str(path).removeprefix(BUILTIN))
-    with reading(path) as stream:
-        head, stream = peeked(stream, HEAD)
+        return _read_builtin(str(path).removeprefix(BUILTIN))
+    with open_read(path) as stream:
+        head, stream = peek(stream, _PEEKED_BYTES)
         if not head:
             raise DataError("the file is empty", where=str(path), hint="Check that this is the right file")
-        kind = sniff(head, path)
-        names, notes = given_labels(path, labels, kind)
-        match kind:
+        file_format = _detect_format(head, path)
+        known, notes = _read_known_labels(path, labels, file_format)
+        match file_format:
             case "xc":
-                from longtail.data.xc import read_xc  # brings numba: only where it is needed
-
-                data = read_xc(stream, path, names)
+                data = read_xc(stream, path, known)
             case "jsonl":
-                data = read_jsonl(stream, path, names)
+                data = read_jsonl(stream, path, known)
             case "fasttext":
-                data = read_fasttext(stream, path, names)
+                data = read_fasttext(stream, path, known)
             case "csv":
-                data = read_csv(stream, path, names)
+                data = read_csv(stream, path, known)
             case "parquet":
-                data = read_parquet(stream, path, names)
+                data = read_parquet(stream, path, known)
             case _:
                 texts_path, labels_path = find_pair(Path(path)) or (Path(path), Path(path))
-                data = read_pair(texts_path, labels_path, names)
+                data = read_pair(texts_path, labels_path, known)
     return replace(data, notes=(*notes, *data.notes))
 
 
-def sniff(head: bytes, path: str | Path) -> str:
-    """The format of a file, from its first bytes and, where these leave it open, its name."""
+def ensure_dataset(data: Dataset | str | Path) -> Dataset:
+    """Return a data set unchanged; read it if it is a path or the name of a built-in corpus."""
+    return data if isinstance(data, Dataset) else read(data)
+
+
+def _detect_format(head: bytes, path: str | Path) -> str:
+    """Detect the format by the first bytes of the file and, if these are ambiguous, by its name."""
     name = re.sub(r"\.(gz|xz)$", "", Path(path).name.lower())
     first = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 1)[0]
     if head.startswith(b"PAR1"):
@@ -64,39 +71,40 @@ def sniff(head: bytes, path: str | Path) -> str:
         return "jsonl"
     if name.endswith((".csv", ".tsv")) or has_header(first):
         return "csv"
-    if re.search(rf"(^|\n){PREFIX}\S".encode(), head):
+    if re.search(rf"(^|\n){FASTTEXT_PREFIX}\S".encode(), head):
         return "fasttext"
     if str(path) != STDIN and find_pair(Path(path)):
         return "pair"
     if b"\t" in first:
         return "csv"
     if re.match(rb"[\d,]*\s+\d+:\S", first):
-        hint = "Put a first line before it: samples features labels, for example 4880 1836 159"
+        hint = "Add a first line: samples features labels, for example 4880 1836 159"
         raise DataError("this looks like the XC format without its header", where=f"{path}:1:1", hint=hint)
     hint = (
-        "Known are: XC text (a first line: samples features labels), JSONL, fastText (__label__), CSV or TSV with columns "
-        "text and labels, Parquet, and texts beside labels (train_texts.txt, train_labels.txt)"
+        "Known formats: XC text (first line: samples features labels), JSONL, fastText (__label__), CSV or TSV with columns "
+        "text and labels, Parquet, and a file of texts with a file of labels (train_texts.txt, train_labels.txt)"
     )
-    raise DataError(f"the format is not known; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", hint=hint)
+    raise DataError(f"unknown format; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", hint=hint)
 
 
-def given_labels(path: str | Path, labels: str | Path | None, kind: str) -> tuple[Labels | None, tuple[str, ...]]:
-    """The labels of the label file, and a note about it."""
+def _read_known_labels(
+    path: str | Path, labels: str | Path | None, file_format: str
+) -> tuple[Labels | None, tuple[str, ...]]:
+    """Read the label file, if there is one. Returns its labels and a note."""
     if labels is None and str(path) != STDIN:
-        labels = find_labels(Path(path), numbered=kind == "xc")
+        labels = find_label_file(Path(path), has_ids=file_format == "xc")
     if labels is None:
         return None, ()
     return read_labels(labels), (f"label names from {Path(labels).name}",)
 
 
-def read_builtin(name: str) -> Dataset:
-    """Build one of the corpora that need no file."""
+def _read_builtin(name: str) -> Dataset:
     if name == "pydoc":
-        from longtail.data.pydoc import pydoc_corpus
+        from longtail.data.pydoc import build_pydoc
 
-        return pydoc_corpus()
+        return build_pydoc()
     if name == "debtags":
-        from longtail.data.debtags import debtags_corpus
+        from longtail.data.debtags import build_debtags
 
-        return debtags_corpus()
-    raise DataError(f'there is no built-in corpus "{name}"', hint=suggest(name, CORPORA))
+        return build_debtags()
+    raise DataError(f'unknown built-in corpus "{name}"', hint=suggest(name, CORPORA))

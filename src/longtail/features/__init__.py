@@ -1,1 +1,1 @@
-"""Text to numbers."""
+"""Features: texts or feature vectors to the sparse vectors or token ids that models read."""

@@ -1,4 +1,4 @@
-"""A trained chain of layers as plain arrays: what a network was, without the library that trained it."""
+"""A trained multi-layer perceptron as plain arrays, which needs no torch."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "tanh": np.tanh,
     "sigmoid": lambda Z: np.exp(-np.logaddexp(0, -Z)),
 }
-WIDEST = 1024  # first of halved widths
-STEP = 1e-6  # points nearer than twice this have no secant between them, but a tangent
+_MAX_WIDTH = 1024  # of the layers that ``halve_widths`` returns
+_MIN_DISTANCE = 1e-6  # points closer than twice this get a tangent instead of a secant
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Mlp:
-    """Layers h → activation(h W + b), one after the other. The first takes sparse rows as well as dense ones.
+    """A chain of layers h → activation(h W + b). The input may be sparse or dense.
 
-    >>> stack = Stack([np.array([[1.0], [-2.0]], np.float32)], [np.array([0.5], np.float32)], ["relu"])
-    >>> stack(sp.csr_array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)).tolist()
+    >>> mlp = Mlp([np.array([[1.0], [-2.0]], np.float32)], [np.array([0.5], np.float32)], ["relu"])
+    >>> mlp(sp.csr_array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)).tolist()
     [[1.5], [0.0]]
     """
 
@@ -40,72 +40,76 @@ class Mlp:
     activations: Sequence[str]
 
     def __call__(self, X: sp.csr_array | Floats) -> Floats:
-        """What the last layer gives [n, n_out]; X itself if there is no layer."""
+        """The output of the last layer [n, n_out]; X itself if there are no layers."""
         for W, b, activation in zip(self.weights, self.biases, self.activations, strict=True):
             X = ACTIVATIONS[activation](X @ W + b)
         return X
 
     def slopes(self, x: Floats, after: Floats) -> Doubles:
-        """By how much a quantity rises with each number of one input x [n_in], if with each output by ``after`` [n_out].
+        """The slopes of a quantity for the input, given its slopes for the output.
 
-        On the way from 0 to x: each activation counts with its mean slope between what it is there and what it is here
-        (DeepLIFT's rescale rule, Shrikumar et al. 2017; with one activation, integrated gradients). So Σ x · slopes is
-        exactly what the quantity is for x beyond what it is for 0.
+        Slopes are means over the line from 0 to x: each activation has its mean slope between the two ends (the rescale
+        rule of DeepLIFT, Shrikumar et al. 2017; for one activation, integrated gradients). So Σ x · slopes is exactly the
+        difference of the quantity between x and 0.
 
-        >>> stack = Stack([np.array([[1.0], [-2.0]], np.float32)], [np.array([0.5], np.float32)], ["relu"])
-        >>> stack.slopes(np.array([1.0, 0.0]), np.array([3.0])).tolist()  # 3 relu(x₁ − 2 x₂ + ½)
+        :param x: [n_in] One input.
+        :param after: [n_out] The slopes for the output.
+        :returns: [n_in] The slopes for the input.
+
+        >>> mlp = Mlp([np.array([[1.0], [-2.0]], np.float32)], [np.array([0.5], np.float32)], ["relu"])
+        >>> mlp.slopes(np.array([1.0, 0.0]), np.array([3.0])).tolist()  # 3 relu(x₁ − 2 x₂ + ½)
         [3.0, -6.0]
         """
-        here, there, steps = x.astype(np.float64), np.zeros(len(x)), []
+        at_x, at_zero, activation_slopes = x.astype(np.float64), np.zeros(len(x)), []
         for W, b, name in zip(self.weights, self.biases, self.activations, strict=True):
-            here, there = here @ W + b, there @ W + b
-            steps.append(secant(ACTIVATIONS[name], there, here))
-            here, there = ACTIVATIONS[name](here), ACTIVATIONS[name](there)  # type: ignore[arg-type,assignment]
-        out: Doubles = np.asarray(after, np.float64)
-        for W, step in zip(reversed(self.weights), reversed(steps), strict=True):
-            out = W @ (step * out)
-        return out
+            at_x, at_zero = at_x @ W + b, at_zero @ W + b
+            activation_slopes.append(compute_secant_slope(ACTIVATIONS[name], at_zero, at_x))
+            at_x, at_zero = ACTIVATIONS[name](at_x), ACTIVATIONS[name](at_zero)  # type: ignore[arg-type,assignment]
+        slopes: Doubles = np.asarray(after, np.float64)
+        for W, activation_slope in zip(reversed(self.weights), reversed(activation_slopes), strict=True):
+            slopes = W @ (activation_slope * slopes)
+        return slopes
 
-    def rounded(self) -> Mlp:
-        """With weights as ``state`` keeps them, so that a saved stack gives the same numbers."""
-        return Mlp([half(W).astype(np.float32) for W in self.weights], self.biases, self.activations)
+    def round_weights(self) -> Mlp:
+        """The network with its weights rounded as ``state`` stores them, so that loading it changes no output."""
+        return Mlp([_to_half(W).astype(np.float32) for W in self.weights], self.biases, self.activations)
 
     def state(self, name: str) -> dict[str, NDArray[Any]]:
-        """As plain arrays; weights in two bytes each."""
-        weights = {f"{name}.W{i}": half(W) for i, W in enumerate(self.weights)}
+        """The layers as plain arrays, whose names start with ``name``; weights are in half precision."""
+        weights = {f"{name}.W{i}": _to_half(W) for i, W in enumerate(self.weights)}
         return {**weights, **{f"{name}.b{i}": b for i, b in enumerate(self.biases)}}
 
     @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]], name: str, activations: Sequence[str]) -> Mlp:
-        """From what ``state`` gave."""
+    def from_state(cls, state: dict[str, NDArray[Any]], name: str, activations: Sequence[str]) -> Mlp:
+        """The inverse of ``state``."""
         n = len(activations)
         weights = [state[f"{name}.W{i}"].astype(np.float32) for i in range(n)]
         return cls(weights, [np.asarray(state[f"{name}.b{i}"]) for i in range(n)], list(activations))
 
 
-def secant(f: Callable[[Any], Any], start: Any, end: Any) -> Any:
-    """The mean slope of a function between two points, or its slope where they meet; number by number.
+def compute_secant_slope(f: Callable[[Any], Any], start: Any, end: Any) -> Any:
+    """The mean slope of a function between two points, or its slope if they are equal; element-wise.
 
-    >>> float(secant(np.square, 1.0, 3.0)), round(float(secant(np.square, 2.0, 2.0)), 6)
+    >>> float(compute_secant_slope(np.square, 1.0, 3.0)), round(float(compute_secant_slope(np.square, 2.0, 2.0)), 6)
     (4.0, 4.0)
     """
-    middle, reach = (start + end) / 2, np.maximum(np.abs(end - start) / 2, STEP)
-    return (f(middle + reach) - f(middle - reach)) / (2 * reach)
+    middle, half = (start + end) / 2, np.maximum(np.abs(end - start) / 2, _MIN_DISTANCE)
+    return (f(middle + half) - f(middle - half)) / (2 * half)
 
 
-def half(W: Floats) -> NDArray[np.float16]:
-    """In two bytes; what is too large for them becomes the largest that is not."""
-    most = np.finfo(np.float16).max
-    return np.clip(W, -most, most).astype(np.float16)
+def _to_half(W: Floats) -> NDArray[np.float16]:
+    """Convert to half precision; values that are too large are clipped."""
+    largest = np.finfo(np.float16).max
+    return np.clip(W, -largest, largest).astype(np.float16)
 
 
-def halved(n: int, code: int) -> list[int]:
-    """Widths from n down to a code, each half of the one before; the first of at most ``WIDEST``.
+def halve_widths(n: int, code: int) -> list[int]:
+    """Widths of layers from dimension n down to a code, each half of the one before.
 
-    >>> halved(500, 100), halved(100_000, 256), halved(100, 200)
+    >>> halve_widths(500, 100), halve_widths(100_000, 256), halve_widths(100, 200)
     ([250, 125, 100], [1024, 512, 256], [200])
     """
-    widths, width = [], min(n // 2, WIDEST)
+    widths, width = [], min(n // 2, _MAX_WIDTH)
     while width > code:
         widths.append(width)
         width //= 2

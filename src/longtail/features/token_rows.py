@@ -1,4 +1,4 @@
-"""The tokens of many texts as two arrays, in memory or mapped from a cache on disk."""
+"""TokenRows: the token ids of many texts as two arrays, in memory or memory-mapped from a cache on disk."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import numpy as np
 from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
-from longtail.files import writing
+from longtail.csr import make_indptr
+from longtail.files import open_atomic
 from longtail.kernels import Ints, Longs
 
-IDS, ROWS, SUMS = "ids.npy", "rows.npy", "sha256"  # a cached corpus; the last is written last, and says that it is whole
+_IDS, _ROWS, _CHECKSUMS = "ids.npy", "rows.npy", "sha256"  # files of a cache; the last is written last, if all is complete
 
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Token numbers of all texts in one run; those of text i are ``ids[indptr[i] : indptr[i + 1]]``.
+    """Token ids of all texts in one array; those of text i are ``ids[indptr[i] : indptr[i + 1]]``.
 
-    >>> rows = TokenRows.of([[5, 6], [], [7]])
+    >>> rows = TokenRows.from_lists([[5, 6], [], [7]])
     >>> len(rows), rows[[2, 0]].ids.tolist(), rows.lengths.tolist()
     (3, [7, 5, 6], [2, 0, 1])
     """
@@ -31,31 +32,31 @@ class TokenRows:
     indptr: Longs  # [n + 1]
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int] | Ints]) -> TokenRows:
-        """From lists."""
+    def from_lists(cls, rows: Sequence[Sequence[int] | Ints]) -> TokenRows:
+        """Build from the token ids of each text."""
         ids = np.concatenate([np.empty(0, np.int32), *(np.asarray(row, np.int32) for row in rows)])
-        return cls(ids, ends([len(row) for row in rows]))
+        return cls(ids, make_indptr([len(row) for row in rows], np.int64))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of texts, as arrays tell it."""
+        """The number of texts, like the shape of an array."""
         return (len(self),)
 
     @property
     def lengths(self) -> Longs:
-        """Tokens of each text [n]."""
+        """[n] The number of tokens of each text."""
         return np.diff(self.indptr)
 
     @property
-    def places(self) -> TokenRows:
-        """Rows of the same lengths that tell where in ``ids`` each token stands."""
+    def positions(self) -> TokenRows:
+        """The same rows with the index of each token in ``ids`` instead of its id."""
         return TokenRows(np.arange(len(self.ids)), self.indptr)  # type: ignore[arg-type]  # 64 bits: there may be many
 
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> TokenRows:
-        """Some rows: views for a slice of neighbours, else copies."""
+        """Some rows: a view for a slice with step 1, otherwise a copy."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
@@ -63,87 +64,88 @@ class TokenRows:
                 return TokenRows(self.ids[starts[0] : starts[-1]], starts - starts[0])
             rows = np.arange(start, stop, step)
         starts, lengths = self.indptr[:-1][rows], self.lengths[rows]
-        indptr = ends(lengths)
+        indptr = make_indptr(lengths, np.int64)
         at = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
         return TokenRows(np.asarray(self.ids[at]), indptr)
 
-    def padded(self, *, left: bool = False) -> tuple[Longs, NDArray[np.bool_]]:
-        """Token numbers [n, longest], 0 where there is none, and where there is one [n, longest]."""
+    def pad(self, *, left: bool = False) -> tuple[Longs, NDArray[np.bool_]]:
+        """Pad the rows with 0 to the longest.
+
+        :param left: Whether the padding comes before the tokens.
+        :returns: Token ids and a mask that is true for tokens, both [n, longest].
+        """
         lengths = self.lengths
         width = max(int(lengths.max(initial=0)), 1)
         column = np.arange(width)
         mask = column >= width - lengths[:, None] if left else column < lengths[:, None]
         out = np.zeros(mask.shape, np.int64)
-        out[mask] = self.ids  # row by row, as they lie
+        out[mask] = self.ids
         return out, mask
 
 
-def ends(lengths: Sequence[int] | NDArray[Any]) -> Longs:
-    """Where each row starts, and the last ends [n + 1], never narrower than 64 bits."""
-    out: Longs = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=out[1:])
-    return out
-
-
-def joined(parts: Iterable[TokenRows]) -> TokenRows:
-    """Those of several parts, one after the other."""
+def join_rows(parts: Iterable[TokenRows]) -> TokenRows:
+    """Concatenate the rows of several parts."""
     every = list(parts)
     lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in every)])
-    return TokenRows(np.concatenate([np.empty(0, np.int32), *(part.ids for part in every)]), ends(lengths))
+    ids = np.concatenate([np.empty(0, np.int32), *(part.ids for part in every)])
+    return TokenRows(ids, make_indptr(lengths, np.int64))
 
 
-def without_each(ids: Ints, word: Longs) -> tuple[TokenRows, Longs]:
-    """The row of a text, then the same without each of its different words; and the number of the latter by word [w].
+def drop_each_word(ids: Ints, word: Longs) -> tuple[TokenRows, Longs]:
+    """The row of a text, followed by the row without each of its distinct words; for explanations by leaving words out.
 
-    ids: tokens [n]. word: which word each is of [n], −1 for none. Words are the same if they have the same tokens.
+    :param ids: [n_tokens] The token ids of the text.
+    :param word: [n_tokens] The word of each token; −1 for none. Words with the same tokens are the same word.
+    :returns: The rows, and the index of the distinct word for each word [n_words]: row index + 1 is without it.
 
-    >>> rows, kind = without_each(np.array([5, 6, 7, 5, 6], np.int32), np.array([0, 0, 1, 2, 2]))
+    >>> rows, kind = drop_each_word(np.array([5, 6, 7, 5, 6], np.int32), np.array([0, 0, 1, 2, 2]))
     >>> [rows[[i]].ids.tolist() for i in range(len(rows))], kind.tolist()
     ([[5, 6, 7, 5, 6], [7], [5, 6, 5, 6]], [0, 1, 0])
     """
     known: dict[tuple[int, ...], int] = {}
     n_words = int(word.max(initial=-1)) + 1
     kind = np.array([known.setdefault(tuple(ids[word == w].tolist()), len(known)) for w in range(n_words)], np.int64)
-    of = np.append(kind, -1)[word]  # [n] the kind of each token; −1 finds the last
-    return TokenRows.of([ids, *(ids[of != number] for number in range(len(known)))]), kind
+    kind_of_token = np.append(kind, -1)[word]  # [n_tokens] word −1 selects the last, which is −1
+    return TokenRows.from_lists([ids, *(ids[kind_of_token != number] for number in range(len(known)))]), kind
 
 
 def read_cached(folder: Path, key: str) -> TokenRows | None:
-    """The rows cached under a key, mapped into memory; None if there are none, or they are not as they were written."""
+    """The rows cached under a key, memory-mapped; None if there are none or their files are damaged."""
     try:
-        sums = (folder / f"{key}.{SUMS}").read_text("ascii").split()
-        if sums != [digest(folder / f"{key}.{name}") for name in (IDS, ROWS)]:
+        checksums = (folder / f"{key}.{_CHECKSUMS}").read_text("ascii").split()
+        if checksums != [hash_file(folder / f"{key}.{name}") for name in (_IDS, _ROWS)]:
             return None
-        ids, indptr = (np.load(folder / f"{key}.{name}", mmap_mode="r") for name in (IDS, ROWS))
+        ids, indptr = (np.load(folder / f"{key}.{name}", mmap_mode="r") for name in (_IDS, _ROWS))
     except (OSError, ValueError):
         return None
     return TokenRows(ids, indptr)
 
 
 def write_cached(folder: Path, key: str, parts: Iterable[TokenRows]) -> TokenRows:
-    """Write rows part by part, so that all of them need not fit into memory; return them mapped."""
+    """Write rows to a cache, part by part, so that they need not fit into memory. Returns them memory-mapped."""
+    ids, indptr = folder / f"{key}.{_IDS}", folder / f"{key}.{_ROWS}"
     lengths: list[Longs] = []
-    with writing(folder / f"{key}.{IDS}") as stream:
-        write_header(stream, 0)
+    with open_atomic(ids) as stream:
+        _write_header(stream, 0)
         for part in parts:
             stream.write(np.ascontiguousarray(part.ids, np.int32).data)
             lengths.append(part.lengths)
-        indptr = ends(np.concatenate([np.empty(0, np.int64), *lengths]))
+        row_pointers = make_indptr(np.concatenate([np.empty(0, np.int64), *lengths]), np.int64)
         stream.seek(0)
-        write_header(stream, int(indptr[-1]))  # numpy leaves room in it for a number that grows
-    with writing(folder / f"{key}.{ROWS}") as stream:
-        np.save(stream, indptr)
-    with writing(folder / f"{key}.{SUMS}") as stream:
-        stream.write(" ".join(digest(folder / f"{key}.{name}") for name in (IDS, ROWS)).encode())
-    return TokenRows(np.load(folder / f"{key}.{IDS}", mmap_mode="r"), np.load(folder / f"{key}.{ROWS}", mmap_mode="r"))
+        _write_header(stream, int(row_pointers[-1]))  # fits: numpy leaves space in the header for larger numbers
+    with open_atomic(indptr) as stream:
+        np.save(stream, row_pointers)
+    with open_atomic(folder / f"{key}.{_CHECKSUMS}") as stream:
+        stream.write(f"{hash_file(ids)} {hash_file(indptr)}".encode())
+    return TokenRows(np.load(ids, mmap_mode="r"), np.load(indptr, mmap_mode="r"))
 
 
-def write_header(stream: IO[bytes], n_ids: int) -> None:
-    """The start of a .npy file of so many token numbers."""
+def _write_header(stream: IO[bytes], n_ids: int) -> None:
+    """Write the header of a .npy file with this many token ids."""
     write_array_header_1_0(stream, {"descr": "<i4", "fortran_order": False, "shape": (n_ids,)})
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

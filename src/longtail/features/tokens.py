@@ -1,8 +1,8 @@
-"""Text to token numbers: a pretrained tokenizer, or a unigram model of word pieces learned from the texts.
+"""Texts -> token ids: by a pretrained tokenizer, or by a unigram model of word pieces that is fitted to the texts.
 
-Pieces are those of SentencePiece's unigram model (Kudo, ACL 2018): a word is cut into the pieces whose probabilities have
-the largest product. SentencePiece learns them, as it gives the same pieces every time (the trainer of the tokenizers library
-does not); the tokenizers library then cuts, and its one file is what a bundle keeps.
+Pieces are those of SentencePiece's unigram model (Kudo, ACL 2018): a word is split into the pieces with the largest product
+of probabilities. SentencePiece fits them, because its results are reproducible (those of the tokenizers library are not).
+The tokenizers library then splits texts, and its single file is stored in bundles.
 """
 
 from __future__ import annotations
@@ -18,23 +18,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.errors import DataError, SettingError, missing_extra
-from longtail.features.pretrained import pretrained_folder, tokenizer_file
-from longtail.features.token_rows import TokenRows, joined, read_cached, write_cached
+from longtail.errors import DataError, MissingExtra, SettingError
+from longtail.features.pretrained import find_pretrained_folder, find_tokenizer_file
+from longtail.features.token_rows import TokenRows, join_rows, read_cached, write_cached
 from longtail.kernels import Ints, Longs
 from longtail.progress import SILENT, Progress
+from longtail.settings import Settings, setting, settings
 
-CHUNK = 1024  # texts handled by one call of the tokenizer
-MOST_PIECES = 32_000
-MOST_WORDS = 1_000_000  # distinct words that pieces are learned from, the most frequent ones
-# Pieces that no text can hold: a space is written as another character before a text is cut.
-PAD, UNKNOWN, SEP, CLS = SPECIALS = ("pad piece", "unknown piece", "sep piece", "cls piece")
+# Names that cannot occur in a text, because spaces are replaced by another character before a text is split.
+PAD, UNKNOWN, SEP, CLS = SPECIAL_PIECES = ("pad piece", "unknown piece", "sep piece", "cls piece")
 
-WORD = re.compile(r"[^\s!-/:-@\[-`{-~]+|\S")  # a run without blanks and ASCII punctuation, or a punctuation character
+_TEXTS_PER_CALL = 1024
+_MAX_PIECES = 32_000  # by default
+_MAX_DISTINCT_WORDS = 1_000_000  # pieces are fitted to the most frequent words
+_WORD = re.compile(r"[^\s!-/:-@\[-`{-~]+|\S")  # a run without spaces and ASCII punctuation, or one punctuation character
 
 
-class Tokens:
-    """Texts -> numbers of their tokens, cut to a length.
+@settings
+class TokensSettings(Settings):
+    """Settings of token ids."""
+
+    pretrained: str | None = setting(
+        "Pretrained tokenizer: minilm, wordllama, a folder, or a model in the cache of the hub. None: fit word pieces.",
+        default=None,
+    )
+    max_length: int = setting("Maximum number of tokens of a text; the rest is cut off.", default=512, positive=True)
+    n_pieces: int | None = setting(
+        "Number of word pieces to fit. None: one for each character and for each word that occurs twice, up to 32,000.",
+        default=None,
+        positive=True,
+    )
+    lower: bool = setting("Lower-case texts before word pieces are fitted.", default=True)
+    special: bool = setting(
+        "Add special tokens: those of the pretrained tokenizer, or SEP and CLS at the end of each text.", default=False
+    )
+    cache: str | None = setting("Folder where the token ids of every corpus are cached. None: no cache.", default=None)
+
+    def check(self) -> None:
+        """Check every setting, and that special tokens leave room for others."""
+        super().check()
+        if self.special and self.max_length < 3:
+            raise SettingError(f"max_length is {self.max_length}", hint="It must be at least 3 with special tokens")
+
+
+class Tokens(TokensSettings):
+    """Texts -> token ids, up to a maximum length.
 
     >>> tokens = Tokens()
     >>> rows = tokens.fit_transform(["red apple", "green apple", "a red red rose"])
@@ -42,200 +70,172 @@ class Tokens:
     (3, [1, 0])
     """
 
-    def __init__(
-        self,
-        *,
-        pretrained: str | None = None,
-        max_length: int = 512,
-        n_pieces: int | None = None,
-        lower: bool = True,
-        special: bool = False,
-        cache: str | None = None,
-    ) -> None:
-        """Store the settings.
-
-        pretrained: a folder or a model of the hub's cache whose tokenizer is taken; by default one is learned.
-        max_length: tokens of a text that are kept. n_pieces: how many pieces are learned; by default one for each character
-        and each word that occurs twice, 32,000 at most (or as many as there are characters). lower: learned pieces have no
-        capital letters. special: whether texts get the tokens that mark start and end: those of the pretrained tokenizer, or
-        SEP and CLS at the end. cache: a folder that keeps the tokens of every corpus, for the next run.
-        """
-        if n_pieces is not None and n_pieces < 1:
-            raise SettingError(f"n_pieces is {n_pieces}", hint="It must be at least 1, or left out")
-        fewest = 3 if special else 1
-        if max_length < fewest:
-            raise SettingError(f"max_length is {max_length}", hint=f"It must be at least {fewest}")
-        self.pretrained, self.max_length, self.n_pieces = pretrained, max_length, n_pieces
-        self.lower, self.special, self.cache = lower, special, cache
+    tokenizer: Any  # of the tokenizers library
 
     @property
     def n_tokens(self) -> int:
-        """How many different tokens there are."""
+        """Number of distinct tokens."""
         return int(self.tokenizer.get_vocab_size())
 
-    def token(self, number: int) -> str:
-        """The token behind a number."""
+    def get_token(self, number: int) -> str:
+        """The token of an id."""
         return str(self.tokenizer.id_to_token(number))
 
     def fit(self, texts: Sequence[str], progress: Progress = SILENT) -> Tokens:
-        """Learn pieces, or load the pretrained tokenizer."""
+        """Fit word pieces to the texts, or load the pretrained tokenizer."""
+        self.check()
         if not len(texts):
-            raise DataError("there is not a single text to learn from")
+            raise DataError("there are no texts to fit", hint="Give at least one text")
         if self.pretrained is None:
-            self._set(learned(texts, self.n_pieces, self.lower, progress))
+            self._set(_fit_tokenizer(texts, self.n_pieces, self.lower, progress))
         else:
-            self._set(loaded(self.pretrained))
+            self._set(_load_tokenizer(self.pretrained))
         return self
 
     def fit_transform(self, texts: Sequence[str], progress: Progress = SILENT) -> TokenRows:
-        """Learn from texts and return their tokens."""
+        """Fit to texts and return their token ids."""
         return self.fit(texts, progress).transform(texts, progress)
 
     def transform(self, texts: Sequence[str], progress: Progress = SILENT) -> TokenRows:
-        """Tokens of texts; mapped from disk where there is a cache."""
+        """The token ids of texts; memory-mapped if there is a cache."""
         if self.cache is None:
-            return joined(self._parts(texts, progress))
-        key = self._key(texts)
+            return join_rows(self._split(texts, progress))
+        key = self._hash(texts)
         found = read_cached(Path(self.cache), key)
-        return write_cached(Path(self.cache), key, self._parts(texts, progress)) if found is None else found
+        return write_cached(Path(self.cache), key, self._split(texts, progress)) if found is None else found
 
-    def words(self, text: str) -> tuple[Ints, Longs, Longs]:
-        """Token numbers of one text [n], the word that each is of [n] (−1: of none), and the characters of words [w, 2].
+    def align_words(self, text: str) -> tuple[Ints, Longs, Longs]:
+        """Align the tokens of one text with its words.
 
-        Words are those of which at least one token is kept.
+        :returns: The token ids [n]; the word of each token [n], −1 for special tokens; and the characters [start, end) of
+            each word [n_words, 2]. Words without a token, because the text was cut off, are not included.
         """
-        row = self.tokenizer.encode(plain(text), add_special_tokens=self.special)
-        spans = np.array([match.span() for match in WORD.finditer(text)], np.int64).reshape(-1, 2)
-        word = np.full(len(text), -1)  # of each character
+        row = self.tokenizer.encode(_replace_surrogates(text), add_special_tokens=self.special)
+        spans = np.array([match.span() for match in _WORD.finditer(text)], np.int64).reshape(-1, 2)
+        word_of_character = np.full(len(text), -1)
         for number, (start, end) in enumerate(spans):
-            word[start:end] = number
-        of, after = np.full(len(row.ids), -1), -1
+            word_of_character[start:end] = number
+        word, next_word = np.full(len(row.ids), -1), -1
         for at, (start, end) in reversed(list(enumerate(row.offsets))):
-            inside = [w for w in word[start:end] if w >= 0]
-            if start < end:  # else it marks an end, and is of no word
-                after = of[at] = inside[0] if inside else after  # a token that is but a blank is of the word behind it
-        kept, numbers = np.unique(of[of >= 0], return_inverse=True)
-        of[of >= 0] = numbers
-        return np.array(row.ids, np.int32), of, spans[kept]
-
-    def settings(self) -> dict[str, object]:
-        """What the constructor was given, but for the cache, which belongs to a machine."""
-        names = ("pretrained", "max_length", "n_pieces", "lower", "special")
-        return {name: getattr(self, name) for name in names}
+            inside = [w for w in word_of_character[start:end] if w >= 0]
+            if start < end:  # special tokens are empty
+                next_word = word[at] = inside[0] if inside else next_word  # a space belongs to the word after it
+        used, numbers = np.unique(word[word >= 0], return_inverse=True)
+        word[word >= 0] = numbers
+        return np.array(row.ids, np.int32), word, spans[used]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The tokenizer, as bytes."""
+        """The tokenizer as bytes."""
         return {"tokenizer": np.frombuffer(self.tokenizer.to_str().encode(), np.uint8)}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Tokens:
-        """Take back what ``state`` gave."""
-        self._set(library().Tokenizer.from_str(state["tokenizer"].tobytes().decode()))
+        """The inverse of ``state``."""
+        self._set(_import_tokenizers().Tokenizer.from_str(state["tokenizer"].tobytes().decode()))
         return self
 
     def _set(self, tokenizer: Any) -> None:
         tokenizer.no_padding()
         tokenizer.enable_truncation(self.max_length)
-        tokenizer.encode_special_tokens = True  # a text that says "[SEP]" means these letters
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text, not a special token
         self.tokenizer = tokenizer
 
-    def _parts(self, texts: Sequence[str], progress: Progress) -> Iterator[TokenRows]:
+    def _split(self, texts: Sequence[str], progress: Progress) -> Iterator[TokenRows]:
         with progress.stage("tokens", len(texts)) as stage:
-            for start in range(0, len(texts), CHUNK):
-                part = [plain(text) for text in texts[start : start + CHUNK]]
+            for start in range(0, len(texts), _TEXTS_PER_CALL):
+                part = [_replace_surrogates(text) for text in texts[start : start + _TEXTS_PER_CALL]]
                 rows = self.tokenizer.encode_batch_fast(part, add_special_tokens=self.special)
-                yield TokenRows.of([row.ids for row in rows])
+                yield TokenRows.from_lists([row.ids for row in rows])
                 stage.advance(len(part))
 
-    def _key(self, texts: Sequence[str]) -> str:
-        """Tells the tokens of these texts from those of others."""
+    def _hash(self, texts: Sequence[str]) -> str:
+        """The key of texts in the cache: a hash of the tokenizer, the settings and the texts."""
         key = hashlib.sha256(f"{self.special} {self.tokenizer.to_str()}".encode())
         for text in texts:
             content = text.encode("utf-8", "replace")
-            key.update(len(content).to_bytes(8, "little"))  # so that "ab", "c" are not "a", "bc"
+            key.update(len(content).to_bytes(8, "little"))  # so that the key of "ab", "c" differs from that of "a", "bc"
             key.update(content)
         return key.hexdigest()
 
 
-def library() -> Any:
-    """The tokenizers library."""
+def _import_tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise missing_extra("tokenizers", "nn", "Cutting texts into tokens") from error
+        raise MissingExtra("tokenizers", "nn", "Splitting texts into tokens") from error
     return tokenizers
 
 
-def plain(text: str) -> str:
-    """A text without halves of characters, which the library refuses."""
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which the tokenizers library does not accept."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def loaded(name: str) -> Any:
-    """The tokenizer of a pretrained model."""
-    folder, tokenizers = pretrained_folder(name), library()
-    if (file := tokenizer_file(folder)) is not None:
+def _load_tokenizer(name: str) -> Any:
+    """Load the tokenizer of a pretrained model."""
+    folder, tokenizers = find_pretrained_folder(name), _import_tokenizers()
+    if (file := find_tokenizer_file(folder)) is not None:
         return tokenizers.Tokenizer.from_file(str(file))
-    try:  # older models have it in another form, which transformers turns into this one
+    try:  # older models have another format, which transformers converts
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
     except ImportError as error:
-        raise missing_extra("transformers", "nn", f'The tokenizer of "{name}"') from error
+        raise MissingExtra("transformers", "nn", f'The tokenizer of "{name}"') from error
     except (OSError, ValueError, AttributeError) as error:
-        hint = "Put the tokenizer.json of the model into the folder"
-        raise SettingError(f"there is no tokenizer that can be read ({error})", where=str(folder), hint=hint) from error
+        hint = "Copy the tokenizer.json of the model into the folder"
+        raise SettingError(f"the tokenizer cannot be loaded ({error})", where=str(folder), hint=hint) from error
 
 
-def learned(texts: Sequence[str], n_pieces: int | None, lower: bool, progress: Progress) -> Any:
-    """A unigram model of word pieces."""
-    tokenizers = library()
+def _fit_tokenizer(texts: Sequence[str], n_pieces: int | None, lower: bool, progress: Progress) -> Any:
+    """Fit a unigram model of word pieces."""
+    tokenizers = _import_tokenizers()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram())
-    steps = [tokenizers.normalizers.Nmt(), tokenizers.normalizers.NFKC()]  # as SentencePiece: odd spaces, wide letters
+    steps = [tokenizers.normalizers.Nmt(), tokenizers.normalizers.NFKC()]  # as SentencePiece: Unicode spaces and variants
     steps += [tokenizers.normalizers.Lowercase()] if lower else []
     steps += [tokenizers.normalizers.Replace(tokenizers.Regex(r"\s+"), " "), tokenizers.normalizers.Strip()]
     tokenizer.normalizer = tokenizers.normalizers.Sequence(steps)
     words: Counter[str] = Counter()
     with progress.stage("word pieces", len(texts)) as stage:
         for text in texts:
-            words.update(tokenizer.normalizer.normalize_str(plain(text)).split(" "))
+            words.update(tokenizer.normalizer.normalize_str(_replace_surrogates(text)).split(" "))
             stage.advance()
     del words[""]
     if not words:
-        raise DataError("the texts hold no words", hint="Check the texts of the training data")
-    tokenizer.model = tokenizers.models.Unigram(pieces(words, n_pieces), SPECIALS.index(UNKNOWN))
+        raise DataError("the texts contain no words", hint="Check the texts of the training data")
+    tokenizer.model = tokenizers.models.Unigram(_fit_pieces(words, n_pieces), SPECIAL_PIECES.index(UNKNOWN))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
-    ends = [(name, SPECIALS.index(name)) for name in (SEP, CLS)]
+    ends = [(name, SPECIAL_PIECES.index(name)) for name in (SEP, CLS)]
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single=["$A", SEP, CLS], special_tokens=ends)
     return tokenizer
 
 
-def pieces(words: Counter[str], n_pieces: int | None) -> list[tuple[str, float]]:
-    """Pieces of words and the logarithms of their probabilities, learned from how often words occur."""
+def _fit_pieces(words: Counter[str], n_pieces: int | None) -> list[tuple[str, float]]:
+    """Fit word pieces and their log-probabilities to the frequencies of words."""
     try:
         from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
     except ImportError as error:
-        raise missing_extra("sentencepiece", "nn", "Learning word pieces") from error
-    most = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:MOST_WORDS]
-    fewest = len(set().union(*words)) + len(SPECIALS) + 1  # each character is a piece, and so is the start of a word
-    asked = n_pieces or min(sum(n > 1 for n in words.values()) + fewest, MOST_PIECES)
+        raise MissingExtra("sentencepiece", "nn", "Fitting word pieces") from error
+    frequent = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:_MAX_DISTINCT_WORDS]
+    min_pieces = len(set().union(*words)) + len(SPECIAL_PIECES) + 1  # every character is a piece, and so is a word start
+    wanted = n_pieces or min(sum(n > 1 for n in words.values()) + min_pieces, _MAX_PIECES)
     model = io.BytesIO()
     SentencePieceTrainer.train(
-        sentence_iterator=(f"{word}\t{n}" for word, n in most),
+        sentence_iterator=(f"{word}\t{n}" for word, n in frequent),
         model_writer=model,
         input_format="tsv",
         model_type="unigram",
-        vocab_size=max(asked, fewest),
+        vocab_size=max(wanted, min_pieces),
         hard_vocab_limit=False,
-        normalization_rule_name="identity",  # done before
+        normalization_rule_name="identity",  # words are normalised already
         control_symbols=[SEP, CLS],
-        pad_id=SPECIALS.index(PAD),
+        pad_id=SPECIAL_PIECES.index(PAD),
         pad_piece=PAD,
-        unk_id=SPECIALS.index(UNKNOWN),
+        unk_id=SPECIAL_PIECES.index(UNKNOWN),
         unk_piece=UNKNOWN,
         bos_id=-1,  # none
         eos_id=-1,
-        num_threads=1,  # more give other sums
+        num_threads=1,  # sums depend on the number of threads
         minloglevel=2,
     )
-    learned = SentencePieceProcessor(model_proto=model.getvalue())
-    return [(learned.id_to_piece(i), learned.get_score(i)) for i in range(learned.get_piece_size())]
+    fitted = SentencePieceProcessor(model_proto=model.getvalue())
+    return [(fitted.id_to_piece(i), fitted.get_score(i)) for i in range(fitted.get_piece_size())]

@@ -1,1 +1,1 @@
-"""Structure among the labels."""
+"""Structure of the label space: frequencies, propensities, label vectors, clusters and trees."""

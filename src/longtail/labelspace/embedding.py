@@ -1,87 +1,89 @@
-"""Labels as vectors: sparse rows of length 1, so that labels that mean alike lie close together.
-
-A label without samples has an empty row.
-"""
+"""Label vectors of length 1, in which similar labels are close to each other. Labels without samples have zero vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.csr import pointers
+from longtail.csr import make_indptr
 from longtail.data.dataset import Labels
 from longtail.errors import SettingError
 from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats, Ints, Longs, kernel
 
-BLOCK = 4096  # labels summed up at a time
+_LABELS_PER_BLOCK = 4096
+_MIN_NORM = np.float32(1e-12)
 
 
 def pifa(X: sp.csr_array, Y: sp.csr_array, terms: int | None = None) -> sp.csr_array:
-    """Positive instance feature aggregation: the sum of the samples of each label [n_labels, n_features].
+    """Positive instance feature aggregation: the sum of the features of each label's samples [n_labels, n_features], sparse.
 
-    ``terms`` keeps only so many of the largest features of each label: with millions of labels, all would not fit.
+    :param terms: Keep only this many features of each label, the largest ones. With millions of labels, all of them would
+        not fit into memory.
     """
     columns = Y.T.tocsr()  # [n_labels, n_samples]
     blocks = []
-    for start in range(0, columns.shape[0], BLOCK):
-        block = sp.csr_array(columns[start : start + BLOCK] @ X)
-        blocks.append(block if terms is None else largest_terms(block, terms))
+    for start in range(0, columns.shape[0], _LABELS_PER_BLOCK):
+        block = sp.csr_array(columns[start : start + _LABELS_PER_BLOCK] @ X)
+        blocks.append(block if terms is None else _keep_largest_terms(block, terms))
     return Normaliser().transform(sp.vstack(blocks, format="csr"))
 
 
-def indicator(Y: sp.csr_array) -> sp.csr_array:
-    """The samples of each label [n_labels, n_samples]."""
+def embed_by_samples(Y: sp.csr_array) -> sp.csr_array:
+    """Which samples have each label [n_labels, n_samples], sparse."""
     return Normaliser().transform(Y.T.tocsr())
 
 
-def cooccurrence(Y: sp.csr_array) -> sp.csr_array:
-    """How often each label stands with each other one [n_labels, n_labels], sparse."""
+def embed_by_cooccurrence(Y: sp.csr_array) -> sp.csr_array:
+    """How often each label co-occurs with every other label [n_labels, n_labels], sparse."""
     return Normaliser().transform(sp.csr_array(Y.T.tocsr() @ Y))
 
 
-def label_texts(labels: Labels | None) -> sp.csr_array:
-    """The words of the names and descriptions of the labels [n_labels, n_words]."""
+def embed_by_text(labels: Labels | None) -> sp.csr_array:
+    """TF-IDF of the names and descriptions of the labels [n_labels, n_words], sparse."""
     if labels is None:
-        raise SettingError("embedding=texts needs the names of the labels", hint="Train through a Tagger")
+        raise SettingError("embedding=texts needs label names", hint="Train the method through a Tagger")
     texts = zip(labels.names, labels.texts or ("",) * len(labels), strict=True)
     return Tfidf(ngrams=1, min_df=1).fit_transform([f"{name} {text}" for name, text in texts])
 
 
-def walks(Y: sp.csr_array, d: int = 128, steps: int = 3, seed: int = 0) -> Floats:
-    """Where random walks over the graph of labels that stand together lead [n_labels, d], as in DeepWalk (2014).
+def embed_by_walks(Y: sp.csr_array, d: int = 128, steps: int = 3, seed: int = 0) -> Floats:
+    """Embed labels by random walks over the graph of co-occurring labels [n_labels, d], as in DeepWalk (2014).
 
-    Walks are not drawn: the vectors are the sum of P R, …, Pˢ R for the transition matrix P of the graph and Gaussian
-    numbers R, in place of those that DeepWalk would learn (FastRP, Chen et al. 2019); P itself is never made.
+    No walks are sampled. The vectors are P R + … + Pˢ R for the transition matrix P of the graph and a Gaussian random
+    matrix R, which approximates what DeepWalk learns (FastRP, Chen et al. 2019). P itself is never computed.
+
+    :param d: Dimension of the vectors.
+    :param steps: Length s of the walks.
     """
     seen = np.bincount(Y.indices, minlength=Y.shape[1]) > 0
     columns, n = Y.T.tocsr().astype(np.float32), np.diff(Y.indptr)
     walk = np.random.default_rng(seed).standard_normal((Y.shape[1], d)).astype(np.float32)
     out: Floats = np.zeros_like(walk)
-    ways = np.maximum(columns @ n.astype(np.float32), 1)[:, None]  # out of each label, back to itself included
+    degree = np.maximum(columns @ n.astype(np.float32), 1)[:, None]  # edges of each label, including those to itself
     for _ in range(steps):
-        walk = columns @ (Y @ walk) / ways  # from a label to one of a sample that has it
+        walk = columns @ (Y @ walk) / degree  # from a label to a random label of a random sample that has it
         out += walk
     out *= seen[:, None]
-    out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.float32(1e-12))
+    out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), _MIN_NORM)
     return out
 
 
-def largest_terms(rows: sp.csr_array, terms: int) -> sp.csr_array:
-    """Each row with only its largest entries."""
+def _keep_largest_terms(rows: sp.csr_array, terms: int) -> sp.csr_array:
+    """Keep only the largest entries of each row."""
     counts = np.minimum(np.diff(rows.indptr), terms)
-    indptr = pointers(counts)
+    indptr = make_indptr(counts)
     indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-    copy_largest(rows.indptr, rows.indices, rows.data, indptr, indices, data)
+    _copy_largest(rows.indptr, rows.indices, rows.data, indptr, indices, data)
     return sp.csr_array((data, indices, indptr), shape=rows.shape)
 
 
 @kernel
-def copy_largest(
+def _copy_largest(
     indptr: Ints, indices: Ints, data: Floats, to_indptr: Ints | Longs, to_indices: Ints, to_data: Floats
 ) -> None:
-    """Copy the largest entries of each row, in order of their columns; of equal ones, the first."""
+    """Copy the largest entries of each row, in order of their columns; ties are broken by the smaller column."""
     for row in range(len(indptr) - 1):
         start, end = indptr[row], indptr[row + 1]
         room = to_indptr[row + 1] - to_indptr[row]
@@ -89,7 +91,7 @@ def copy_largest(
         above = 0
         for p in range(start, end):
             above += data[p] > limit
-        equal = room - above  # how many of those at the limit there is room for
+        equal = room - above  # how many of the entries at the limit are copied
         q = to_indptr[row]
         for p in range(start, end):
             if data[p] > limit or (data[p] == limit and equal > 0):

@@ -1,7 +1,8 @@
-"""One tree over the labels, as two arrays, for every method that has one.
+"""LabelTree: a tree over the labels, stored as two arrays, for all methods that use one.
 
-Nodes are numbered breadth first from the root, 0, so the children of a node stand side by side, those of the next node
-behind them, and the number of children of each node says it all. Leaves are labels; they may lie at different depths.
+Nodes are numbered breadth first from the root, which is 0. So the children of a node have consecutive numbers, followed by
+the children of the next node, and the number of children of each node determines the tree. Leaves are labels; they may have
+different depths.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from numpy.typing import ArrayLike
 from longtail.errors import DataError
 from longtail.kernels import Ints
 
-INNER = -1  # in the place of a label
+INNER_NODE = -1  # label of an inner node
+_N_EXAMPLE_LABELS = 5  # shown for a node whose children are not shown
 
 
 @dataclass(frozen=True)
@@ -30,35 +32,39 @@ class LabelTree:
     """
 
     n_children: Ints  # [n_nodes] 0 for leaves
-    label: Ints  # [n_nodes] the label of a leaf, INNER elsewhere
+    label: Ints  # [n_nodes] the label of a leaf, INNER_NODE for inner nodes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_children", np.asarray(self.n_children, np.int32))
         object.__setattr__(self, "label", np.asarray(self.label, np.int32))
         leaves = self.label[self.n_children == 0]
         if len(self.label) != len(self.n_children) or self.n_children.sum() != len(self.label) - 1:
-            raise DataError("the arrays do not describe a tree")
-        if (leaves < 0).any() or (self.label[self.n_children > 0] != INNER).any() or len(np.unique(leaves)) != len(leaves):
-            raise DataError("the leaves of a label tree must be labels, each once")
+            raise DataError("the arrays do not describe a tree", hint="Build it with build_tree()")
+        if (
+            (leaves < 0).any()
+            or (self.label[self.n_children > 0] != INNER_NODE).any()
+            or len(np.unique(leaves)) != len(leaves)
+        ):
+            raise DataError("the leaves of a label tree are not distinct labels", hint="Give every leaf its own label")
 
     @property
     def n_nodes(self) -> int:
-        """Inner nodes and leaves."""
+        """Number of nodes: inner nodes and leaves."""
         return len(self.label)
 
     @cached_property
     def first_child(self) -> Ints:
-        """[n_nodes + 1] where the children of each node start, which is where those of the node before end."""
+        """[n_nodes + 1] The first child of each node, which follows the last child of the node before."""
         return np.concatenate([[1], 1 + np.cumsum(self.n_children)]).astype(np.int32)
 
     @cached_property
     def parent(self) -> Ints:
-        """[n_nodes] the node above; that of the root is −1."""
+        """[n_nodes] The parent of each node; −1 for the root."""
         return np.concatenate([[-1], np.repeat(np.arange(self.n_nodes), self.n_children)]).astype(np.int32)
 
     @cached_property
     def depth(self) -> Ints:
-        """[n_nodes] steps from the root."""
+        """[n_nodes] The number of steps from the root."""
         depth = np.zeros(self.n_nodes, np.int32)
         start, end, steps = 0, 1, 0
         while start < end:
@@ -66,11 +72,11 @@ class LabelTree:
             start, end, steps = end, int(self.first_child[end]), steps + 1
         return depth
 
-    def samples_by_node(self, Y: sp.csr_array) -> sp.csc_array:
-        """[n_samples, n_nodes] which samples have a label at or below each node; labels outside the tree do not count."""
+    def assign_samples(self, Y: sp.csr_array) -> sp.csc_array:
+        """[n_samples, n_nodes] Which samples have a label at or below each node; labels outside the tree are ignored."""
         n_samples = Y.shape[0]
         leaf = np.full(Y.shape[1], -1, np.int64)
-        leaf[self.label[self.label != INNER]] = np.flatnonzero(self.label != INNER)
+        leaf[self.label[self.label != INNER_NODE]] = np.flatnonzero(self.label != INNER_NODE)
         nodes = leaf[Y.indices]
         rows = np.repeat(np.arange(n_samples, dtype=np.int64), np.diff(Y.indptr))[nodes >= 0]
         nodes = nodes[nodes >= 0]
@@ -84,88 +90,94 @@ class LabelTree:
         columns = np.searchsorted(keys, np.arange(self.n_nodes + 1) * n_samples)
         return sp.csc_array((np.ones(len(keys), np.int8), keys % n_samples, columns), shape=(n_samples, self.n_nodes))
 
-    def pruned_at(self, depth: int) -> LabelTree:
-        """The upper part of the tree: nodes at this depth become leaves, each labelled with its own number."""
+    def truncate(self, depth: int) -> LabelTree:
+        """The part of the tree up to a depth: nodes at this depth become leaves, labelled with their node numbers."""
         keep = self.depth <= depth
         ends = (self.depth == depth) | (self.n_children == 0)
-        labels = np.where(ends, np.arange(self.n_nodes), INNER)
+        labels = np.where(ends, np.arange(self.n_nodes), INNER_NODE)
         return LabelTree(np.where(ends, 0, self.n_children)[keep], labels[keep])
 
-    def summed_up(self, counts: Ints | None = None) -> tuple[Ints, Ints]:
-        """[n_nodes] how many labels lie at or below each node, and which of them counts most; without counts, any."""
-        sizes, first = (self.n_children == 0).astype(np.int32), self.label.copy()
+    @cached_property
+    def n_labels_below(self) -> Ints:
+        """[n_nodes] The number of labels at or below each node."""
+        sizes: Ints = (self.n_children == 0).astype(np.int32)
         for node in range(self.n_nodes - 1, 0, -1):
-            above = self.parent[node]
-            sizes[above] += sizes[node]
-            if first[above] < 0 or (counts is not None and counts[first[node]] > counts[first[above]]):
-                first[above] = first[node]
-        return sizes, first
+            sizes[self.parent[node]] += sizes[node]
+        return sizes
 
-    def drawn(self, names: Sequence[str], *, counts: Ints | None = None, depth: int = 3, width: int = 4) -> str:
-        """The upper part of the tree as indented text; below ``depth`` and beyond ``width`` children it is summed up.
+    def list_labels(self, node: int, counts: Ints | None = None) -> Ints:
+        """The labels at or below a node.
 
-        With ``counts`` of samples, what is not opened tells its most frequent label.
+        :param counts: [n_labels] Number of samples of each label. If given, the most frequent labels come first.
 
-        >>> print(LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2])).drawn(["sea", "iron", "zinc"]))
+        >>> tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2]))
+        >>> tree.list_labels(1).tolist(), tree.list_labels(0, np.array([3, 1, 2])).tolist()
+        ([1, 2], [0, 2, 1])
+        """
+        start, end, levels = node, node + 1, []
+        while start < end:  # the descendants of a node at one depth have consecutive numbers
+            levels.append(self.label[start:end])
+            start, end = int(self.first_child[start]), int(self.first_child[end])
+        labels: Ints = np.concatenate(levels)
+        labels = labels[labels != INNER_NODE]
+        return labels if counts is None else labels[np.argsort(-counts[labels], kind="stable")]
+
+    def draw(self, names: Sequence[str], *, counts: Ints | None = None, depth: int = 3, width: int = 4) -> str:
+        """The upper part of the tree as indented text.
+
+        :param names: [n_labels] Names of the labels.
+        :param counts: [n_labels] Samples of each label. If given, inner nodes at ``depth`` list their most frequent labels.
+        :param depth: Depth down to which nodes are shown.
+        :param width: Number of children shown of each node.
+
+        >>> print(LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2])).draw(["sea", "iron", "zinc"]))
         3 labels
         ├─ 2 labels
         │  ├─ iron
         │  └─ zinc
         └─ sea
         """
-        sizes, first = self.summed_up(counts)
 
-        def title(node: int, left: int) -> str:
-            example = f": {names[first[node]]}, …" if counts is not None and left == 0 else ""
-            return names[self.label[node]] if self.label[node] != INNER else f"{sizes[node]:,} labels{example}"
+        def describe(node: int, left: int) -> str:
+            if self.label[node] != INNER_NODE:
+                return str(names[self.label[node]])
+            n_labels, examples = int(self.n_labels_below[node]), ""
+            if counts is not None and left == 0:
+                shown = [names[label] for label in self.list_labels(node, counts)[:_N_EXAMPLE_LABELS]]
+                examples = f": {', '.join(shown)}{', …' * (n_labels > len(shown))}"
+            return f"{n_labels:,} label{'s' * (n_labels != 1)}{examples}"
 
-        def lines(node: int, indent: str, left: int) -> list[str]:
+        def draw_children(node: int, indent: str, left: int) -> list[str]:
             children = list(range(self.first_child[node], self.first_child[node + 1]))
             if left == 0 and children:
                 return []
             out = []
             for i, child in enumerate(children[:width]):
                 last = i == len(children) - 1
-                out.append(f"{indent}{'└─' if last else '├─'} {title(child, left - 1)}")
-                out += lines(child, indent + ("   " if last else "│  "), left - 1)
+                out.append(f"{indent}{'└─' if last else '├─'} {describe(child, left - 1)}")
+                out += draw_children(child, indent + ("   " if last else "│  "), left - 1)
             if len(children) > width:
                 out.append(f"{indent}└─ … {len(children) - width:,} more")
             return out
 
-        return "\n".join([title(0, depth), *lines(0, "", depth)])
-
-    def exported(self, names: Sequence[str]) -> str:
-        """The tree as a table: a line ``node<TAB>parent<TAB>label`` for each node; −1 above the root."""
-        title = [names[label] if label != INNER else "" for label in self.label]
-        for name in title:
-            if "\t" in name or "\n" in name:
-                raise DataError(f"the label {name!r} cannot stand in a table", hint="Take tabs and line ends out of it")
-        rows = zip(range(self.n_nodes), self.parent.tolist(), title, strict=True)
-        return "node\tparent\tlabel\n" + "".join(f"{node}\t{parent}\t{name}\n" for node, parent, name in rows)
+        return "\n".join([describe(0, depth), *draw_children(0, "", depth)])
 
 
-def imported(table: str, names: Sequence[str]) -> LabelTree:
-    """The tree that ``exported`` wrote, or anybody else in its form; the order of the lines does not matter."""
-    ids = {name: i for i, name in enumerate(names)}
-    rows = [line.split("\t") for line in table.split("\n")[1:] if line]
-    for number, row in enumerate(rows, 2):
-        if len(row) != 3 or (row[2] and row[2] not in ids):
-            hint = "Write: node<TAB>parent<TAB>label, with known label names"
-            raise DataError(f"not a node of a tree: {row}", where=f"line {number}", hint=hint)
-    at = {row[0]: i for i, row in enumerate(rows)}
-    parent = [at.get(row[1], -1) for row in rows]
-    return tree_from_parents(parent, [ids[row[2]] if row[2] else INNER for row in rows])
+def build_tree(parent: ArrayLike, label: ArrayLike) -> LabelTree:
+    """Build a tree from the parents of its nodes.
 
+    Siblings keep their order. Inner nodes without a label below them are removed.
 
-def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
-    """The tree whose nodes, in any order, have these parents (−1 for the root) and labels (INNER for inner nodes).
+    :param parent: [n_nodes] The parent of each node, in any order; −1 for the root.
+    :param label: [n_nodes] The label of each leaf; ``INNER_NODE`` for inner nodes.
 
-    Siblings keep their order. Inner nodes without a label below them are left out.
+    >>> build_tree([-1, 0, 0, 2], [INNER_NODE, 5, INNER_NODE, 7]).n_children.tolist()
+    [2, 0, 1, 0]
     """
     parent, label = np.asarray(parent, np.int64), np.asarray(label, np.int32)
     roots = np.flatnonzero(parent < 0)
     if len(roots) != 1:
-        raise DataError(f"a tree has one root, here are {len(roots)}")
+        raise DataError(f"the tree has {len(roots)} roots", hint="Give exactly one node the parent −1")
     children: list[list[int]] = [[] for _ in parent]
     for node, above in enumerate(parent.tolist()):
         if above >= 0:
@@ -175,8 +187,8 @@ def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
         order.extend(children[order[at]])
         at += 1
     if len(order) != len(parent):
-        raise DataError("some nodes hang in a circle", hint="Give every node a parent that leads to the root")
-    useful = label != INNER
+        raise DataError("some nodes are their own ancestors", hint="Give every node a parent that leads to the root")
+    useful = label != INNER_NODE
     for node in reversed(order[1:]):
         useful[parent[node]] |= useful[node]
     kept = [node for node in order if useful[node]]
@@ -185,13 +197,13 @@ def tree_from_parents(parent: ArrayLike, label: ArrayLike) -> LabelTree:
     )
 
 
-def direct(tree: LabelTree) -> LabelTree:
-    """The tree without inner nodes that have a single child: the child takes their place, except that of the root.
+def collapse_chains(tree: LabelTree) -> LabelTree:
+    """Remove inner nodes with a single child, which takes their place. The root stays.
 
-    >>> direct(LabelTree(np.array([2, 1, 0, 0]), np.array([-1, -1, 1, 0]))).label.tolist()
+    >>> collapse_chains(LabelTree(np.array([2, 1, 0, 0]), np.array([-1, -1, 1, 0]))).label.tolist()
     [-1, 0, 1]
     """
-    place = np.arange(tree.n_nodes)  # the highest node that each may stand for
+    place = np.arange(tree.n_nodes)  # the top node of the chain that each node ends
     for node in range(1, tree.n_nodes):
         above = tree.parent[node]
         if above > 0 and tree.n_children[above] == 1:
@@ -200,4 +212,4 @@ def direct(tree: LabelTree) -> LabelTree:
     kept = kept[np.argsort(place[kept])]
     above = np.searchsorted(place[kept], place[tree.parent[place[kept]]])
     above[0] = -1
-    return tree_from_parents(above, tree.label[kept])
+    return build_tree(above, tree.label[kept])

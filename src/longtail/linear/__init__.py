@@ -1,1 +1,1 @@
-"""Kernels and solvers for sparse linear models."""
+"""Solvers, tree models and matrix products for sparse linear models."""

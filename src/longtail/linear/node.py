@@ -1,5 +1,4 @@
-"""The linear model of one node of a label tree: its children's classifiers, on the samples that reach it."""
-# mypy: disable-error-code="assignment,arg-type"
+"""The linear model of one node of a label tree: one classifier per child, trained on the samples that reach the node."""
 
 from __future__ import annotations
 
@@ -10,40 +9,44 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import local_rows, pointers
-from longtail.kernels import Floats, Ints, kernel, parallel
+from longtail.csr import compact_rows, make_indptr
+from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
 from longtail.linear.solver import SOLVERS
 
-BLOCK = 64  # labels solved together: four cache lines of weights per feature
+LABELS_PER_BLOCK = 64  # labels solved together: four cache lines of weights per feature
 
 
 @dataclass(frozen=True)
 class NodeWeights:
-    """Sparse weights of one node, feature after feature; rounded to half precision, so that saving loses nothing."""
+    """Sparse weights of one node, grouped by feature; in half precision, so that a saved model gives the same scores."""
 
-    features: Ints  # [n_rows] ascending
-    row_start: Ints  # [n_rows + 1] into children and values
-    children: NDArray[Any]  # [n_weights] which child
+    features: Ints  # [n_rows] features with a weight, ascending
+    row_start: Ints | Longs  # [n_rows + 1] into children and values
+    children: NDArray[Any]  # [n_weights] index of the child within the node
     values: NDArray[np.float16]  # [n_weights]
     bias: Floats  # [n_children]
 
     @classmethod
-    def nothing(cls) -> NodeWeights:
-        """Of no child."""
+    def empty(cls) -> NodeWeights:
+        """The weights of a node without children."""
         none = np.empty(0, np.int32)
         return cls(none, np.zeros(1, np.int32), none, none.astype(np.float16), none.astype(np.float32))
 
-    def among(self, numbers: list[int], n_children: int) -> NodeWeights:
-        """The same for children that have these numbers among more; the others are certain: their margin is infinite."""
+    def add_certain_children(self, positions: list[int], n_children: int) -> NodeWeights:
+        """Add children with probability 1: their bias is infinite.
+
+        :param positions: The index of each present child among all children.
+        :param n_children: The number of children afterwards.
+        """
         bias = np.full(n_children, np.inf, np.float32)
-        bias[numbers] = self.bias
-        children = np.array(numbers, narrowest(n_children - 1))[self.children]
+        bias[positions] = self.bias
+        children = np.array(positions, choose_int_type(n_children - 1))[self.children]
         return NodeWeights(self.features, self.row_start, children, self.values, bias)
 
 
 @dataclass(frozen=True)
-class Solver:
-    """How nodes are trained."""
+class NodeTrainer:
+    """Trains the classifiers of a node."""
 
     loss: str
     C: float
@@ -51,49 +54,55 @@ class Solver:
     max_passes: int
     prune: float
     seed: int
-    certain: bool = False  # whether a child that every sample has goes without a model
+    skip_certain: bool = False  # whether a child that all samples of the node have gets probability 1, without a classifier
 
     def train(
         self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None = 1
     ) -> NodeWeights:
-        """Classifiers of the children of a node from the samples ``rows``; ``positives`` are the samples of each child.
+        """Train one classifier per child.
 
-        ``weight`` says how much more a positive sample of each child counts than a negative one.
+        :param X: The features of all samples.
+        :param rows: The samples that reach the node, ascending.
+        :param positives: For each child, those samples that have a label at or below it.
+        :param weight: [n_children] Weight of the positive samples of each child; negative samples have weight 1.
+        :param seed: Added to ``self.seed``, so that nodes visit samples in different orders.
+        :param threads: Threads that share the blocks of children.
         """
-        learnt = [c for c, mine in enumerate(positives) if not self.certain or len(mine) < len(rows)]
-        if len(learnt) < len(positives):
-            mine = [positives[c] for c in learnt]
-            some = self.train(X, rows, mine, weight[learnt], seed, threads) if learnt else NodeWeights.nothing()
-            return some.among(learnt, len(positives))
-        indptr, indices, data, old = local_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
-        indptr, indices, data = with_constant(indptr, indices, data, len(old))
+        trained = [c for c, samples in enumerate(positives) if not self.skip_certain or len(samples) < len(rows)]
+        if len(trained) < len(positives):
+            subset = [positives[c] for c in trained]
+            some = self.train(X, rows, subset, weight[trained], seed, threads) if trained else NodeWeights.empty()
+            return some.add_certain_children(trained, len(positives))
+        indptr, indices, data, columns = compact_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
+        indptr, indices, data = append_constant(indptr, indices, data, len(columns))
 
         def solve(start: int) -> tuple[sp.csr_array, Floats]:
-            mine = positives[start : start + BLOCK]
-            signs = np.full((len(rows), len(mine)), -1, np.int8)
-            for child, samples in enumerate(mine):
+            block = positives[start : start + LABELS_PER_BLOCK]
+            signs = np.full((len(rows), len(block)), -1, np.int8)
+            for child, samples in enumerate(block):
                 signs[np.searchsorted(rows, samples), child] = 1
-            setting = (weight[start : start + BLOCK], len(old) + 1, self.C, self.eps, self.max_passes, self.seed + seed)
-            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, *setting)
-            return sparse(W[:-1], self.prune), W[-1].copy()  # at once: a wide node never holds all its weights dense
+            block_weight = weight[start : start + LABELS_PER_BLOCK]
+            options = (len(columns) + 1, self.C, self.eps, self.max_passes, self.seed + seed)
+            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, block_weight, *options)
+            return prune_weights(W[:-1], self.prune), W[-1].copy()  # sparse at once: all weights of a wide node may not fit
 
-        blocks, bias = zip(*parallel(solve, range(0, len(positives), BLOCK), threads), strict=True)
-        kept = blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")
-        lengths = np.diff(kept.indptr)
-        ids = np.flatnonzero(lengths)
-        row_start = pointers(lengths[ids])
-        children = kept.indices.astype(narrowest(len(positives) - 1))
-        return NodeWeights(old[ids], row_start, children, kept.data.astype(np.float16), np.concatenate(bias))
+        blocks, bias = zip(*map_parallel(solve, range(0, len(positives), LABELS_PER_BLOCK), threads), strict=True)
+        W = blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")  # [n_columns, n_children]
+        lengths = np.diff(W.indptr)
+        kept = np.flatnonzero(lengths)
+        children = W.indices.astype(choose_int_type(len(positives) - 1))
+        values = W.data.astype(np.float16)
+        return NodeWeights(columns[kept], make_indptr(lengths[kept]), children, values, np.concatenate(bias))
 
 
-def narrowest(largest: int) -> type[np.integer[Any]]:
-    """The smallest type that holds numbers from 0 to the largest."""
+def choose_int_type(largest: int) -> type[np.integer[Any]]:
+    """The smallest integer type that holds 0 to ``largest``."""
     return np.uint8 if largest < 2**8 else np.uint16 if largest < 2**16 else np.int32
 
 
 @kernel
-def with_constant(indptr: Ints, indices: Ints, data: Floats, column: int) -> tuple[Ints, Ints, Floats]:
-    """The rows with a last feature that is always 1; its weight is the bias."""
+def append_constant(indptr: Ints, indices: Ints, data: Floats, column: int) -> tuple[Ints, Ints, Floats]:
+    """Append a feature that is 1 in every row of a CSR matrix; its weight is the bias."""
     n = len(indptr) - 1
     to_indptr = np.empty(n + 1, np.int32)
     to_indices, to_data = np.empty(len(indices) + n, np.int32), np.empty(len(indices) + n, np.float32)
@@ -109,18 +118,17 @@ def with_constant(indptr: Ints, indices: Ints, data: Floats, column: int) -> tup
     return to_indptr, to_indices, to_data
 
 
-def sparse(W: Floats, prune: float) -> sp.csr_array:
-    """The weights of at least ``prune``."""
-    counts = count_large(W, prune)
-    indptr = pointers(counts)
+def prune_weights(W: Floats, prune: float) -> sp.csr_array:
+    """The non-zero weights with a magnitude of at least ``prune``, as CSR."""
+    indptr = make_indptr(_count_kept(W, prune))
     columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-    copy_large(W, prune, columns, values)
+    _copy_kept(W, prune, columns, values)
     return sp.csr_array((values, columns, indptr), shape=W.shape)
 
 
 @kernel
-def count_large(W: Floats, prune: float) -> Ints:
-    """How many weights of each row are kept."""
+def _count_kept(W: Floats, prune: float) -> Ints:
+    """The number of weights that are kept in each row."""
     counts = np.zeros(W.shape[0], np.int32)
     for j in range(W.shape[0]):
         for b in range(W.shape[1]):
@@ -129,8 +137,8 @@ def count_large(W: Floats, prune: float) -> Ints:
 
 
 @kernel
-def copy_large(W: Floats, prune: float, columns: Ints, values: Floats) -> None:
-    """Copy the weights that are kept, row after row."""
+def _copy_kept(W: Floats, prune: float, columns: Ints, values: Floats) -> None:
+    """Copy the weights that are kept, row by row."""
     p = 0
     for j in range(W.shape[0]):
         for b in range(W.shape[1]):

@@ -1,8 +1,7 @@
-"""Linear models over a label tree: one for each inner node, trained on the samples that reach it, and kept in one place.
+"""Linear models over a label tree: one per inner node, trained on the samples that reach the node.
 
-The features of a node are found through a small hash table of its own.
+The weights of all nodes are stored in shared arrays; each node has a hash table from features to its rows of weights.
 """
-# mypy: disable-error-code="assignment,arg-type,return-value"
 
 from __future__ import annotations
 
@@ -15,101 +14,109 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.features.mlp import Doubles, secant
-from longtail.kernels import Floats, Ints, Longs, kernel, parallel
+from longtail.features.mlp import Doubles, compute_secant_slope
+from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
 from longtail.labelspace.tree import LabelTree
-from longtail.linear.node import BLOCK, NodeWeights, Solver, narrowest
+from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights, choose_int_type
 from longtail.progress import Stage
 
-HASH = np.uint32(2654435769)
-LINKS = {"squared_hinge": 0, "logistic": 1}
-LOGISTIC = 1
+_HASH_FACTOR = np.uint32(2654435769)
+LINKS = {"squared_hinge": 0, "logistic": 1}  # which link function turns margins into probabilities, by loss
+_LOGISTIC_LINK = 1
+
+# first_child, label, max_children, slot_start, slots, row_start, children, values, bias: see LabelTree and TreeWeights
+TreeArrays = tuple[Ints, Ints, int, Longs, Ints, Longs, NDArray[Any], Floats, Floats]
 
 
 @dataclass
 class TreeWeights:
-    """Sparse linear models of all inner nodes, node after node; within a node, feature after feature."""
+    """Sparse weights of all inner nodes, grouped by node, then by feature."""
 
     node_start: Longs  # [n_nodes + 1] into features
     features: Ints  # [n_rows] feature ids, ascending within a node
     row_start: Longs  # [n_rows + 1] into children and values
-    children: NDArray[Any]  # [n_weights] which child, counted from the first; as narrow as may be
+    children: NDArray[Any]  # [n_weights] index of the child within the node, in the smallest integer type
     values: Floats  # [n_weights]
-    bias: Floats  # [n_nodes] of the model that leads to this node
+    bias: Floats  # [n_nodes] bias of the classifier that leads to the node
 
     def __post_init__(self) -> None:
-        """Build the hash tables: a power of two of slots for each node, at least twice as many as it has features."""
+        """Build the hash tables: for each node a power of two of slots, at least twice the number of its features."""
         counts = np.diff(self.node_start)
         sizes = 2 ** np.ceil(np.log2(np.maximum(2 * counts, 1))).astype(np.int64)
         self.slot_start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.slots = np.full((int(self.slot_start[-1]), 2), -1, np.int32)
-        fill_slots(self.node_start, self.features, self.slot_start, self.slots)
+        _fill_slots(self.node_start, self.features, self.slot_start, self.slots)
 
     @classmethod
-    def assembled(cls, tree: LabelTree, nodes: dict[int, NodeWeights]) -> TreeWeights:
-        """From the weights of all inner nodes."""
+    def from_nodes(cls, tree: LabelTree, nodes: dict[int, NodeWeights]) -> TreeWeights:
+        """Concatenate the weights of all inner nodes."""
         order = sorted(nodes)
         n_rows = np.zeros(tree.n_nodes, np.int64)
         n_rows[order] = [len(nodes[node].features) for node in order]
         bias = np.zeros(tree.n_nodes, np.float32)
         for node in order:
             bias[tree.first_child[node] : tree.first_child[node + 1]] = nodes[node].bias
-
-        def joined(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(nodes[node], name) for node in order])
-
+        features = np.concatenate([nodes[node].features for node in order])
         lengths = np.concatenate([np.diff(nodes[node].row_start) for node in order])
-        values = joined("values").astype(np.float32)
-        return cls(starts(n_rows), joined("features"), starts(lengths), joined("children"), values, bias)
+        children = np.concatenate([nodes[node].children for node in order])
+        values = np.concatenate([nodes[node].values for node in order]).astype(np.float32)
+        return cls(make_offsets(n_rows), features, make_offsets(lengths), children, values, bias)
 
-    def of_child(self, node: int, child: int, features: Ints) -> Doubles:
-        """What some features weigh in the model that leads from a node to one of its children, counted from the first."""
+    def get_child_weights(self, node: int, child: int, features: Ints) -> Doubles:
+        """The weights of the given features in the classifier that leads from a node to one of its children.
+
+        :param child: Index of the child within the node.
+        """
         known = self.features[self.node_start[node] : self.node_start[node + 1]]
         rows = np.searchsorted(known, features)
         out = np.zeros(len(features))
         for at in np.flatnonzero(known[np.minimum(rows, len(known) - 1)] == features) if len(known) else ():
             row = self.node_start[node] + rows[at]
             part = slice(self.row_start[row], self.row_start[row + 1])
-            out[at] = self.values[part][self.children[part] == child].sum()  # of one or none
+            out[at] = self.values[part][self.children[part] == child].sum()  # one weight or none
         return out
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """As stored: lengths in place of starts, values in half precision, which is how they were trained."""
+        """The arrays to save: lengths instead of offsets, and values in half precision, as training has rounded them."""
         lengths = np.diff(self.row_start)
         return {
             "node_rows": np.diff(self.node_start).astype(np.int32),
             "features": self.features,
-            "row_lengths": lengths.astype(narrowest(int(lengths.max(initial=0)))),
+            "row_lengths": lengths.astype(choose_int_type(int(lengths.max(initial=0)))),
             "children": self.children,
             "values": self.values.astype(np.float16),
             "bias": self.bias,
         }
 
     @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]]) -> TreeWeights:
-        """From what ``state`` gave."""
+    def from_state(cls, state: dict[str, NDArray[Any]]) -> TreeWeights:
+        """The inverse of ``state``."""
         return cls(
-            starts(state["node_rows"]),
+            make_offsets(state["node_rows"]),
             state["features"],
-            starts(state["row_lengths"]),
+            make_offsets(state["row_lengths"]),
             state["children"],
             state["values"].astype(np.float32),
             state["bias"],
         )
 
 
-def starts(lengths: NDArray[Any]) -> Longs:
-    """Where each of some runs starts, and where the last ends."""
+def make_offsets(lengths: NDArray[Any]) -> Longs:
+    """Lengths of consecutive runs -> the offset of each, and the end of the last.
+
+    >>> make_offsets(np.array([2, 0, 1])).tolist()
+    [0, 2, 2, 3]
+    """
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 @kernel
-def fill_slots(node_start: Longs, features: Ints, slot_start: Longs, slots: Ints) -> None:
-    """Enter each feature of each node: (feature, row)."""
+def _fill_slots(node_start: Longs, features: Ints, slot_start: Longs, slots: Ints) -> None:
+    """Insert (feature, row) for each feature of each node, with linear probing."""
     for node in range(len(node_start) - 1):
         mask = np.uint32(slot_start[node + 1] - slot_start[node] - 1)
         for row in range(node_start[node], node_start[node + 1]):
-            at = (np.uint32(features[row]) * HASH) >> np.uint32(7) & mask
+            at = (np.uint32(features[row]) * _HASH_FACTOR) >> np.uint32(7) & mask
             while slots[slot_start[node] + at, 0] >= 0:
                 at = (at + np.uint32(1)) & mask
             slots[slot_start[node] + at, 0] = features[row]
@@ -118,114 +125,122 @@ def fill_slots(node_start: Longs, features: Ints, slot_start: Longs, slots: Ints
 
 @dataclass(frozen=True)
 class LinearTree:
-    """A label tree with the linear models of its inner nodes."""
+    """A label tree with the linear classifiers of its inner nodes."""
 
     tree: LabelTree
     weights: TreeWeights
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """As plain arrays."""
+        """The arrays to save."""
         return {"n_children": self.tree.n_children, "label": self.tree.label, **self.weights.state()}
 
     @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]]) -> LinearTree:
-        """From what ``state`` gave."""
-        return cls(LabelTree(state["n_children"], state["label"]), TreeWeights.restored(state))
+    def from_state(cls, state: dict[str, NDArray[Any]]) -> LinearTree:
+        """The inverse of ``state``."""
+        return cls(LabelTree(state["n_children"], state["label"]), TreeWeights.from_state(state))
 
     def slopes(self, x: sp.csr_array, label: int, loss: str) -> tuple[Doubles, float, float]:
-        """By how much log P(label) rises with each feature that one sample has, and what it is for the sample and for none.
+        """The slope of log P(label) for each feature of one sample (integrated gradients, Sundararajan et al. 2017).
 
-        The mean slope on the straight way from no features to the sample (integrated gradients, Sundararajan et al. 2017).
-        Margins change evenly on the way, so that of a node is the secant of its link, and Σ x · slopes is exactly the
-        difference of both values.
+        A slope is the mean gradient on the straight line from a sample without features to x. Margins are linear on this
+        line, so the mean gradient of a node is the secant of its link function, and Σ x · slopes is exactly the difference
+        of the log-probabilities at both ends.
+
+        :returns: The slopes [nnz], log P(label) for x, and log P(label) without features.
         """
         slopes, value, empty = np.zeros(x.nnz), 0.0, 0.0
         node = int(np.flatnonzero(self.tree.label == label)[0])
         while node > 0:
             parent = int(self.tree.parent[node])
-            weights = self.weights.of_child(parent, node - int(self.tree.first_child[parent]), x.indices)
+            weights = self.weights.get_child_weights(parent, node - int(self.tree.first_child[parent]), x.indices)
             start = float(self.weights.bias[node])
             end = start + float(weights @ x.data)
-            slopes += weights * secant(lambda margin: log_probability(margin, LINKS[loss]), start, end)
+            slopes += weights * compute_secant_slope(lambda margin: log_probability(margin, LINKS[loss]), start, end)
             value, empty = value + log_probability(end, LINKS[loss]), empty + log_probability(start, LINKS[loss])
             node = parent
         return slopes, value, empty
 
     @cached_property
-    def arrays(self) -> Any:
-        """What the search kernel needs."""
+    def arrays(self) -> TreeArrays:
+        """The arguments that the search kernels take."""
         t, w = self.tree, self.weights
-        most_children = int(t.n_children.max())
-        return (t.first_child, t.label, most_children, w.slot_start, w.slots, w.row_start, w.children, w.values, w.bias)
+        max_children = int(t.n_children.max())
+        return (t.first_child, t.label, max_children, w.slot_start, w.slots, w.row_start, w.children, w.values, w.bias)
 
 
-def trained_nodes(
-    nodes: NDArray[np.integer[Any]], tree: LabelTree, samples: sp.csc_array, X: sp.csr_array, solver: Solver, weight: Floats,
-    matched: sp.csc_array | None, stage: Stage, threads: int | None,
+def fit_nodes(
+    nodes: NDArray[np.integer[Any]], tree: LabelTree, samples: sp.csc_array, X: sp.csr_array, trainer: NodeTrainer,
+    weight: Floats, matched: sp.csc_array | None, stage: Stage, threads: int | None,
 ) -> dict[int, NodeWeights]:  # fmt: skip
-    """The models of some inner nodes, the costliest first.
+    """Train the classifiers of some inner nodes, those with the most work first.
 
-    A node learns from the samples that have a label below it (``samples`` [n_samples, n_nodes]), and from those that
-    ``matched`` adds; the root from all, also from those without labels. A child's positive samples are those with a label
-    at or below it, and count ``weight`` [n_nodes] times.
+    A node is trained on the samples with a label below it, the root on all samples.
+
+    :param nodes: The inner nodes to train.
+    :param samples: [n_samples, n_nodes] The samples with a label at or below each node: the positives of its classifier.
+    :param X: [n_samples, n_features] The features.
+    :param weight: [n_nodes] Weight of the positive samples of the classifier that leads to each node.
+    :param matched: [n_samples, n_nodes] Further samples to train each node on, if any.
     """
 
     def train(node: int, threads: int | None = 1) -> NodeWeights:
-        rows = column(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
+        rows: Ints = _get_column_rows(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
         if matched is not None:
-            rows = np.union1d(rows, column(matched, node))
+            rows = np.union1d(rows, _get_column_rows(matched, node))
         children = range(tree.first_child[node], tree.first_child[node + 1])
-        positives = [column(samples, child) for child in children]
-        return solver.train(X, rows, positives, weight[children.start : children.stop], node, threads)
+        positives = [_get_column_rows(samples, child) for child in children]
+        return trainer.train(X, rows, positives, weight[children.start : children.stop], node, threads)
 
-    def trained(order: list[int]) -> Iterator[NodeWeights]:
-        if order[0] == 0 and tree.n_children[0] > BLOCK:  # up to half of all time: threads share its blocks
+    def train_all(order: list[int]) -> Iterator[NodeWeights]:
+        if order[0] == 0 and tree.n_children[0] > LABELS_PER_BLOCK:  # up to half of all work: threads share its blocks
             yield train(order.pop(0), threads)
-        yield from parallel(train, order, threads)
+        yield from map_parallel(train, order, threads)
 
-    work = node_work(tree, samples)
+    work = estimate_work(tree, samples)
     largest_first = nodes[np.argsort(-work[nodes], kind="stable")].tolist()
     out = {}
-    for node, model in zip(largest_first, trained(largest_first[:]), strict=True):
+    for node, model in zip(largest_first, train_all(largest_first[:]), strict=True):
         out[node] = model
         stage.advance(int(work[node]))
     return out
 
 
-def node_work(tree: LabelTree, samples: sp.csc_array) -> Longs:
-    """[n_nodes] what each node costs to train: samples times children."""
+def estimate_work(tree: LabelTree, samples: sp.csc_array) -> Longs:
+    """[n_nodes] The work of training each node: samples times children."""
     n_rows = np.diff(samples.indptr).astype(np.int64)
-    n_rows[0] = samples.shape[0]  # the root also learns from samples without labels
+    n_rows[0] = samples.shape[0]  # the root is also trained on samples without labels
     work: Longs = n_rows * tree.n_children
     return work
 
 
-def column(matrix: sp.csc_array, j: int) -> Ints:
-    """The rows that a column holds, ascending."""
+def _get_column_rows(matrix: sp.csc_array, j: int) -> Ints:
+    """The rows with an entry in column j, ascending."""
     rows: Ints = matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]].astype(np.int32, copy=False)
     return rows
 
 
 @kernel
 def log_probability(margin: float, link: int) -> float:
-    """The logarithm of the probability that a margin stands for.
+    """The log-probability of a child, given its margin.
 
-    For the squared hinge exp(−gap³), the gap being what is missing to a margin of 1: as PECOS does. The cube forgives
-    small gaps and punishes large ones, which a product along a path needs (docs/methods/plt.md).
+    For the logistic loss that of the sigmoid. For the squared hinge loss P = exp(−gap³) with gap = max(0, 1 − margin), as in
+    PECOS: small gaps change the product along a path little, large ones much (docs/methods/plt.md).
+
+    :param link: A value of ``LINKS``.
     """
-    if link == LOGISTIC:
+    if link == _LOGISTIC_LINK:
         return -np.log1p(np.exp(-margin)) if margin > -30 else margin
     gap = max(np.float32(0), np.float32(1) - margin)
-    return -gap * gap * gap
+    return -gap * gap * gap  # type: ignore[return-value]  # float() would make it double precision in kernels
 
 
 @kernel
-def open_node(
+def compute_margins(
     node: int, x_indices: Ints, x_data: Floats, start: int, end: int,
-    first_child: Ints, slot_start: Longs, slots: Ints, row_start: Longs, children: Ints, values: Floats, bias: Floats,
-    margin: Floats,
+    first_child: Ints, slot_start: Longs, slots: Ints, row_start: Longs, children: NDArray[Any], values: Floats,
+    bias: Floats, margin: Floats,
 ) -> None:  # fmt: skip
-    """Fill in the margins of a node's children for one sample."""
+    """Fill ``margin`` [max_children] with the margins of the children of a node for one sample."""
     first = first_child[node]
     for child in range(first, first_child[node + 1]):
         margin[child - first] = bias[child]
@@ -233,7 +248,7 @@ def open_node(
     mask = np.uint32(slot_start[node + 1] - begin - 1)
     for p in range(start, end):
         feature, value = x_indices[p], x_data[p]
-        at = (np.uint32(feature) * HASH) >> np.uint32(7) & mask
+        at = (np.uint32(feature) * _HASH_FACTOR) >> np.uint32(7) & mask
         while slots[begin + at, 0] >= 0:
             if slots[begin + at, 0] == feature:
                 r = slots[begin + at, 1]

@@ -1,1 +1,1 @@
-"""How good predictions are."""
+"""Metrics: how good predictions are."""

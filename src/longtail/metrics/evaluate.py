@@ -1,4 +1,4 @@
-"""One call that measures predictions from all sides."""
+"""``evaluate``: compute all metrics of predictions."""
 
 from __future__ import annotations
 
@@ -10,28 +10,51 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.labelspace.propensity import DEFAULT, inverse_propensity
+from longtail.html import format_table
+from longtail.labelspace.propensity import DEFAULT_PROPENSITY, compute_inverse_propensity
 from longtail.metrics.intervals import bootstrap
-from longtail.metrics.ranking import KS, PerSample, per_sample
-from longtail.metrics.sets import f1_scores
-from longtail.metrics.slices import PerLabel, by_frequency, per_label
+from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
+from longtail.metrics.sets import compute_f1
+from longtail.metrics.slices import LabelCounts, count_labels, score_slices
 from longtail.topk import TopK
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """Figures of one model on one data set, from 0 to 100."""
+    """The metrics of one model on one data set, from 0 to 100."""
 
-    values: dict[str, float]  # "P@1" …, "micro-F1" …, "coverage@5"
-    intervals: dict[str, tuple[float, float]]  # 95 %, for the ranking metrics
-    slices: dict[str, dict[str, float]]
-    scores: PerSample
-    labels: PerLabel
+    values: dict[str, float]  # by name: "P@1", …, "coverage@5", "micro-F1", …
+    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the ranking metrics
+    slices: dict[str, dict[str, float]]  # metrics of the labels in each slice of label frequency
+    scores: SampleScores  # ranking metrics of each sample
+    labels: LabelCounts  # true and predicted samples of each label
     n_samples: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line writes it."""
+        """Return the metrics as ``longtail evaluate --json`` writes them."""
         return {**self.values, "n_samples": self.n_samples, "intervals": self.intervals, "slices": self.slices}
+
+    def __repr__(self) -> str:
+        last = list(self._list_ks())[-1]
+        main = [name for name in self.values if name.startswith("P@")] + [f"nDCG@{last}", f"PSP@{last}"]
+        metrics = ", ".join(f"{name} {self.values[name]:.2f}" for name in main)
+        return f"Evaluation({metrics}; {self.n_samples:,} samples)"
+
+    def _repr_html_(self) -> str:
+        ks = list(self._list_ks())
+        rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in RANKING_METRICS]
+        ranking = format_table(rows, ("metric", *(f"@{k}" for k in ks)), f"{self.n_samples:,} samples")
+        others = [(name, value) for name, value in self.values.items() if name not in self.intervals]
+        slices = [(name, *row.values()) for name, row in self.slices.items() if row["labels"]]
+        header = ("labels by frequency", *next(iter(self.slices.values())))
+        return "\n".join([ranking, format_table(others, ("metric", "value")), format_table(slices, header)])
+
+    def _list_ks(self) -> list[str]:
+        return [name.partition("@")[2] for name in self.scores.names if name.startswith("P@")]
+
+    def _format_value(self, name: str) -> str:
+        low, high = self.intervals[name]
+        return f"{self.values[name]:.2f} [{low:.1f}, {high:.1f}]"
 
 
 def evaluate(
@@ -40,28 +63,38 @@ def evaluate(
     *,
     label_counts: NDArray[np.int32],
     n_train: int,
-    ks: Sequence[int] = KS,
-    propensity: tuple[float, float] = DEFAULT,
+    ks: Sequence[int] = DEFAULT_KS,
+    propensity: tuple[float, float] = DEFAULT_PROPENSITY,
     predicted: sp.csr_array | None = None,
 ) -> Evaluation:
-    """Measure predictions against the truth Y; label counts and ``n_train`` are those of the training set.
+    """Compute the metrics of predictions.
 
-    ``predicted`` is an indicator matrix of the labels that are on, for the F1 scores.
+    :param topk: The predictions.
+    :param Y: The true labels, [n_samples, n_labels].
+    :param label_counts: Number of training samples of each label.
+    :param n_train: Number of training samples.
+    :param ks: Ranks at which the ranking metrics are computed.
+    :param propensity: Constants A and B of the propensity-scored metrics.
+    :param predicted: Indicator matrix of the predicted labels, [n_samples, n_labels], for the F1 scores. None: no F1 scores.
+
+    >>> topk = TopK(np.array([[0, 1], [1, 0]]), np.array([[0.9, 0.1], [0.8, 0.2]]))
+    >>> evaluate(topk, sp.csr_array([[1, 0], [1, 1]]), label_counts=np.array([5, 5]), n_train=10, ks=(1, 2))
+    Evaluation(P@1 100.00, P@2 75.00, nDCG@2 100.00, PSP@2 100.00; 2 samples)
     """
-    n_labels = max(Y.shape[1], len(label_counts))  # test data may know labels that training did not, or fewer
-    Y = widened(Y, n_labels)
+    n_labels = max(Y.shape[1], len(label_counts))  # test data may have labels that training data has not, or fewer
+    Y = _widen(Y, n_labels)
     counts = np.zeros(n_labels, np.int32)
     counts[: len(label_counts)] = label_counts
-    scores = per_sample(topk, Y, inverse_propensity(counts, n_train, *propensity), ks)
-    deepest = max(ks)
-    labels = per_label(topk, Y, deepest)
-    values = {**scores.values(), f"coverage@{deepest}": labels.coverage()}
+    scores = score_samples(topk, Y, compute_inverse_propensity(counts, n_train, *propensity), ks)
+    depth = max(ks)
+    labels = count_labels(topk, Y, depth)
+    values = {**scores.values(), f"coverage@{depth}": labels.coverage()}
     if predicted is not None:
-        values |= f1_scores(widened(predicted, n_labels), Y)
-    slices = by_frequency(topk, Y, counts, deepest)
+        values |= compute_f1(_widen(predicted, n_labels), Y)
+    slices = score_slices(topk, Y, counts, depth)
     return Evaluation(values, bootstrap(scores), slices, scores, labels, int(Y.shape[0]))
 
 
-def widened(matrix: sp.csr_array, width: int) -> sp.csr_array:
-    """The same rows with empty columns added on the right."""
-    return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], width))
+def _widen(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:
+    """Append empty columns."""
+    return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], n_columns))

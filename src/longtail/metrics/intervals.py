@@ -1,4 +1,4 @@
-"""How sure a figure is: bootstrap intervals, and a paired test for two models on the same samples."""
+"""Statistics of metrics: bootstrap confidence intervals, and a paired test for two models on the same samples."""
 
 from __future__ import annotations
 
@@ -7,50 +7,69 @@ from dataclasses import dataclass
 import numpy as np
 
 from longtail.errors import DataError
-from longtail.metrics.ranking import PerSample, ratios
+from longtail.metrics.ranking import SampleScores, compute_percent
 
-RESAMPLES = 1000
-TOGETHER = 16  # resamples in one matrix product
+_N_RESAMPLES = 1000
+_RESAMPLES_PER_BLOCK = 16  # in one matrix product
 
 
-def bootstrap(scores: PerSample, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, tuple[float, float]]:
-    """95 % intervals: the metrics over samples drawn again with replacement, from the 2.5th to the 97.5th percentile."""
-    both = np.concatenate([scores.gains, scores.limits], axis=1)  # [n_samples, 2 n_metrics]
-    n_samples, n_metrics = scores.gains.shape
+def bootstrap(scores: SampleScores, *, resamples: int = _N_RESAMPLES, seed: int = 0) -> dict[str, tuple[float, float]]:
+    """Compute 95 % confidence intervals with the percentile bootstrap.
+
+    The samples are drawn again with replacement; an interval goes from the 2.5th to the 97.5th percentile of the metric.
+
+    :param scores: Metrics of each sample.
+    :param resamples: How often the samples are drawn.
+    :param seed: Random seed.
+    :returns: Lower and upper bound of each metric.
+    """
+    terms = np.concatenate([scores.numerators, scores.denominators], axis=1)  # [n_samples, 2 n_metrics]
+    n_samples, n_metrics = scores.numerators.shape
     random = np.random.default_rng(seed)
     drawn = np.empty((resamples, n_metrics))
-    for start in range(0, resamples, TOGETHER):
-        picks = [random.integers(0, n_samples, n_samples) for _ in range(min(TOGETHER, resamples - start))]
+    for start in range(0, resamples, _RESAMPLES_PER_BLOCK):
+        n_drawn = min(_RESAMPLES_PER_BLOCK, resamples - start)
+        picks = [random.integers(0, n_samples, n_samples) for _ in range(n_drawn)]
         times = np.stack([np.bincount(pick, minlength=n_samples) for pick in picks]).astype(np.float64)
-        sums = times @ both  # [resamples drawn together, 2 n_metrics]
-        drawn[start : start + len(picks)] = ratios(sums[:, :n_metrics], sums[:, n_metrics:])
+        sums = times @ terms  # [n_drawn, 2 n_metrics]
+        drawn[start : start + n_drawn] = compute_percent(sums[:, :n_metrics], sums[:, n_metrics:])
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     return {name: (float(a), float(b)) for name, a, b in zip(scores.names, low, high, strict=True)}
 
 
 @dataclass(frozen=True)
-class Paired:
-    """One metric of two models: how far the first is ahead, and how often chance alone would do as much."""
+class PairedDifference:
+    """The difference of two models in one metric, and its p-value."""
 
-    difference: float
+    difference: float  # first model minus second model
     p_value: float
 
 
-def paired_test(first: PerSample, second: PerSample, *, resamples: int = 10 * RESAMPLES, seed: int = 0) -> dict[str, Paired]:
-    """Two-sided randomisation test: if the models were equal, swapping their results on any sample would change nothing.
+def run_paired_test(
+    first: SampleScores, second: SampleScores, *, resamples: int = 10 * _N_RESAMPLES, seed: int = 0
+) -> dict[str, PairedDifference]:
+    """Compare two models on the same samples with a two-sided randomisation test.
 
-    The limits depend on the truth only, so a metric's difference is Σ(gain₁ − gain₂) / Σ limit, and a swap is a change of
-    sign. The p-value counts the observed arrangement too, so it is never 0.
+    If the models were equally good, swapping their results on any sample would make no difference. The denominators depend
+    on the true labels only, so the difference in a metric is Σ(numerator₁ − numerator₂) / Σ denominator, and a swap is a
+    change of sign. The observed arrangement is one of those that are counted, so a p-value is never 0.
+
+    :param first: Metrics of each sample of the first model.
+    :param second: Metrics of each sample of the second model.
+    :param resamples: How many random swaps are tried.
+    :param seed: Random seed.
+    :returns: The difference and its p-value, by metric.
     """
-    if first.names != second.names or not np.array_equal(first.limits, second.limits):
-        raise DataError("the two models were not measured on the same samples and metrics")
-    gap = first.gains - second.gains  # [n_samples, n_metrics]
+    if first.names != second.names or not np.array_equal(first.denominators, second.denominators):
+        hint = "Evaluate both on the same data, with the same ks and propensity"
+        raise DataError("the two models were not evaluated on the same samples and metrics", hint=hint)
+    gap = first.numerators - second.numerators  # [n_samples, n_metrics]
     random = np.random.default_rng(seed)
     observed = gap.sum(axis=0)
-    as_far = np.ones(len(first.names))
+    n_as_large = np.ones(len(first.names))
     for _ in range(resamples):
         signs = random.integers(0, 2, len(gap), dtype=np.int8) * 2.0 - 1.0
-        as_far += np.abs(signs @ gap) >= np.abs(observed) - 1e-9
-    difference = ratios(observed, first.limits.sum(axis=0))
-    columns = zip(first.names, difference, as_far / (resamples + 1), strict=True)
-    return {name: Paired(float(ahead), float(p)) for name, ahead, p in columns}
+        n_as_large += np.abs(signs @ gap) >= np.abs(observed) - 1e-9
+    differences = compute_percent(observed, first.denominators.sum(axis=0))
+    columns = zip(first.names, differences, n_as_large / (resamples + 1), strict=True)
+    return {name: PairedDifference(float(difference), float(p)) for name, difference, p in columns}

@@ -1,4 +1,4 @@
-"""Where the figures come from: by label, and by slices of label frequency."""
+"""Metrics by label: counts of each label, and metrics of slices of label frequency."""
 
 from __future__ import annotations
 
@@ -9,48 +9,60 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.labelspace.frequency import frequency_slices
-from longtail.topk import NO_LABEL, TopK, hits
+from longtail.kernels import Longs
+from longtail.labelspace.frequency import slice_by_frequency
+from longtail.topk import NO_LABEL, TopK, find_hits
 
-Counts = NDArray[np.int64]
 
+@dataclass(frozen=True, eq=False)
+class LabelCounts:
+    """Number of samples of each label, with predictions at rank k."""
 
-@dataclass(frozen=True)
-class PerLabel:
-    """What became of each label within the first k predictions."""
-
-    true: Counts  # samples that have the label
-    predicted: Counts  # samples it was predicted for
-    right: Counts  # samples where both hold
+    true: Longs  # samples that have the label
+    predicted: Longs  # samples for which it is predicted
+    correct: Longs  # samples that have it and for which it is predicted
 
     def coverage(self) -> float:
-        """Share of the labels that occur of which at least one sample was found."""
-        return 100.0 * int((self.right > 0).sum()) / max(int((self.true > 0).sum()), 1)
+        """Return the share of the labels that occur which were predicted correctly at least once, from 0 to 100."""
+        return 100.0 * int((self.correct > 0).sum()) / max(int((self.true > 0).sum()), 1)
 
 
-def per_label(topk: TopK, Y: sp.csr_array, k: int) -> PerLabel:
-    """Count true, predicted and right for each label at rank k."""
+def count_labels(topk: TopK, Y: sp.csr_array, k: int) -> LabelCounts:
+    """Count true, predicted and correct samples of each label.
+
+    :param topk: The predictions.
+    :param Y: The true labels, [n_samples, n_labels].
+    :param k: Number of predictions per sample that count.
+    """
     first = TopK(topk.ids[:, :k], topk.scores[:, :k])
     n_labels = max(int(Y.shape[1]), int(first.ids.max(initial=-1)) + 1)
 
-    def tally(ids: NDArray[np.integer[Any]]) -> Counts:
+    def count(ids: NDArray[np.integer[Any]]) -> Longs:
         return np.bincount(ids, minlength=n_labels)
 
-    return PerLabel(tally(Y.indices), tally(first.ids[first.ids != NO_LABEL]), tally(first.ids[hits(first, Y)]))
+    return LabelCounts(count(Y.indices), count(first.ids[first.ids != NO_LABEL]), count(first.ids[find_hits(first, Y)]))
 
 
-def by_frequency(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.int32], k: int) -> dict[str, dict[str, float]]:
-    """For each slice: labels, true assignments, the recall@k of these, and its part of P@k (the parts add up)."""
-    labels = per_label(topk, Y, k)
+def score_slices(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.int32], k: int) -> dict[str, dict[str, float]]:
+    """Compute metrics for slices of labels: head, torso, tail and unseen labels.
+
+    :param topk: The predictions.
+    :param Y: The true labels, [n_samples, n_labels].
+    :param label_counts: Number of training samples of each label.
+    :param k: Number of predictions per sample that count.
+    :returns: For each slice: the number of labels, their true assignments, the recall@k of these, and the part of P@k that
+        comes from the slice (the parts add up to P@k).
+    """
+    labels = count_labels(topk, Y, k)
     counts = np.zeros(len(labels.true), np.int64)
     counts[: len(label_counts)] = label_counts
-    out: dict[str, dict[str, float]] = {}
-    for name, mask in frequency_slices(counts).items():
-        true, right = int(labels.true[mask].sum()), int(labels.right[mask].sum())
-        out[name] = {
+    slices: dict[str, dict[str, float]] = {}
+    for name, mask in slice_by_frequency(counts).items():
+        n_true, n_correct = int(labels.true[mask].sum()), int(labels.correct[mask].sum())
+        slices[name] = {
             "labels": int(mask.sum()),
-            "true": true,
-            f"recall@{k}": 100.0 * right / max(true, 1),
-            f"part of P@{k}": 100.0 * right / (topk.n_samples * k),
+            "true": n_true,
+            f"recall@{k}": 100.0 * n_correct / max(n_true, 1),
+            f"part of P@{k}": 100.0 * n_correct / (topk.n_samples * k),
         }
-    return out
+    return slices

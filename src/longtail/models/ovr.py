@@ -1,19 +1,19 @@
-"""One-vs-rest: a linear classifier for each label, kept sparse (Babbar and Schölkopf, DiSMEC, WSDM 2017)."""
+"""One-vs-rest: a sparse linear classifier for each label (Babbar and Schölkopf, DiSMEC, WSDM 2017)."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.kernels import Floats, parallel
-from longtail.linear.node import BLOCK, sparse, with_constant
-from longtail.linear.scores import topk_linear
+from longtail.kernels import Floats, Ints, kernel, map_parallel
+from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
 from longtail.linear.solver import SOLVERS
 from longtail.model import Model, Valid
 from longtail.progress import Progress
+from longtail.search.topk_kernels import ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.settings import MAX_SEED, Settings, setting, settings
 from longtail.state import State
 from longtail.topk import TopK
@@ -24,27 +24,34 @@ class OneVsRestSettings(Settings):
     """Settings of one-vs-rest."""
 
     loss: str = setting(
-        "squared_hinge",
-        "Loss: squared_hinge, or logistic, whose scores are probabilities.",
+        "Loss: squared_hinge (scores are margins) or logistic (scores are probabilities).",
+        default="squared_hinge",
         paper="squared_hinge",
         choices=SOLVERS,
     )
-    C: float = setting(1.0, "Weight of the loss against the regulariser, as in liblinear.", paper="1", positive=True)
-    prune: float = setting(0.05, "Weights whose magnitude is below this are dropped.", paper="0.01", minimum=0)
-    eps: float = setting(0.1, "Stop when no gradient is larger than this.", paper="0.1 (liblinear)", positive=True)
-    max_passes: int = setting(100, "Maximum number of passes over the training data.", positive=True)
-    seed: int = setting(0, "Seed of the order in which samples are visited.", minimum=0, maximum=MAX_SEED)
-    threads: int | None = setting(None, "Threads. None: all cores.", positive=True)
+    C: float = setting("Weight of the loss against the regulariser, as in liblinear.", default=1.0, paper="1", positive=True)
+    prune: float = setting("Weights whose magnitude is below this are dropped.", default=0.05, paper="0.01", minimum=0)
+    eps: float = setting(
+        "Tolerance: stop after a pass in which no projected gradient (logistic: no error of a logit) was larger.",
+        default=0.1,
+        paper="0.1 (liblinear)",
+        positive=True,
+    )
+    max_passes: int = setting("Maximum number of passes over the training data.", default=100, positive=True)
+    seed: int = setting("Seed of the order in which samples are visited.", default=0, minimum=0, maximum=MAX_SEED)
+    threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
 
 
 class OneVsRest(OneVsRestSettings, Model):
     """A linear classifier for each label: the most accurate linear method, for up to some thousand labels.
 
-    For each label l, min ½‖w‖² + C Σᵢ max(0, 1 − yᵢ (w·xᵢ + b))², then weights below ``prune`` are dropped.
+    For each label, min ½‖w‖² + C Σᵢ max(0, 1 − yᵢ (w·xᵢ + b))², or the logistic loss instead of the squared hinge. Then
+    weights with a magnitude below ``prune`` are dropped.
 
-    Presets: ``paper`` is DiSMEC on single words (C 1, weights below 0.01 dropped); ``best`` adds word pairs and drops more
-    weights, which cost no accuracy on held-out training data.
-    Nothing is chosen on validation data, so none is held out.
+    Presets: ``paper`` is DiSMEC on single words (C 1, weights below 0.01 dropped). ``best`` adds word pairs, and drops
+    weights below 0.05, which did not change the accuracy on held-out training data.
+
+    No validation data is needed, and none is held out.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> OneVsRest().fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -58,29 +65,30 @@ class OneVsRest(OneVsRestSettings, Model):
 
     @property
     def score_meaning(self) -> Literal["probability", "margin"]:
-        """Probability under the logistic loss, otherwise the signed distance from the decision."""
+        """Probability for the logistic loss, otherwise the margin w·x + b."""
         return "probability" if self.loss == "logistic" else "margin"
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        indptr, indices, data = with_constant(X.indptr, X.indices, X.data, X.shape[1])
+        indptr, indices, data = append_constant(X.indptr, X.indices, X.data, X.shape[1])
         columns = Y.tocsc()
-        # Labels of one block stop together, so those that need about as many passes share one: sort by frequency.
-        order = np.argsort(-self.label_counts, kind="stable")
-        order = order[self.label_counts[order] > 0].astype(np.int32)
-        blocks = [order[i : i + BLOCK] for i in range(0, len(order), BLOCK)]
+        # A block takes as many passes as its slowest label, and that depends on frequency: sort labels by frequency.
+        by_frequency = np.argsort(-self.label_counts, kind="stable")
+        order: Ints = by_frequency[self.label_counts[by_frequency] > 0].astype(np.int32)
+        blocks = [order[i : i + LABELS_PER_BLOCK] for i in range(0, len(order), LABELS_PER_BLOCK)]
 
-        def solve(labels: NDArray[Any]) -> tuple[sp.csr_array, Floats]:
+        def solve(labels: Ints) -> tuple[sp.csr_array, Floats]:
             signs = np.full((X.shape[0], len(labels)), -1, np.int8)
             for b, label in enumerate(labels):
                 signs[columns.indices[columns.indptr[label] : columns.indptr[label + 1]], b] = 1
-            setting = (np.ones(len(labels), np.float32), X.shape[1] + 1, self.C, self.eps, self.max_passes, self.seed)
-            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, *setting)
-            return sparse(W[:-1], self.prune), W[-1].copy()
+            weight = np.ones(len(labels), np.float32)
+            options = (X.shape[1] + 1, self.C, self.eps, self.max_passes, self.seed)
+            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, weight, *options)
+            return prune_weights(W[:-1], self.prune), W[-1].copy()
 
         parts = []
-        self.bias = np.full(self.n_labels, -np.inf, np.float32)  # labels without examples are never predicted
+        self.bias = np.full(self.n_labels, -np.inf, np.float32)  # labels without samples are never predicted
         with progress.stage("labels", len(order)) as stage:
-            for labels, (W, bias) in zip(blocks, parallel(solve, blocks, self.threads), strict=True):
+            for labels, (W, bias) in zip(blocks, map_parallel(solve, blocks, self.threads), strict=True):
                 parts.append(W)
                 self.bias[labels] = bias
                 stage.advance(len(labels))
@@ -89,11 +97,11 @@ class OneVsRest(OneVsRestSettings, Model):
         self.W.sort_indices()
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
-        best = topk_linear(X, self.W, self.bias, k, self.threads)
+        best = select_topk(X, self.W, self.bias, k, self.threads)
         return best if self.score_meaning == "margin" else TopK(best.ids, 1 / (1 + np.exp(-best.scores)))
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
-        """The label's weights: with the bias, Σ x · slopes is the margin, or the log-odds under the logistic loss."""
+        """The weights of the label: Σ x · slopes plus the bias is the margin, or the log-odds for the logistic loss."""
         weights: NDArray[np.float64] = self.W[x.indices][:, [label]].toarray().ravel().astype(np.float64)
         return weights
 
@@ -104,3 +112,56 @@ class OneVsRest(OneVsRestSettings, Model):
         arrays = (state["data"], state["indices"], state["indptr"])
         self.W = sp.csr_array(arrays, shape=(self.n_features, len(state["bias"])))
         self.bias = state["bias"]
+
+
+def select_topk(X: sp.csr_array, W: sp.csr_array, bias: Floats, k: int, threads: int | None) -> TopK:
+    """The k labels with the largest scores ``X @ W + bias`` for each sample.
+
+    Labels with a bias of minus infinity are excluded. Each thread holds the scores of one sample at a time.
+
+    :param X: [n_samples, n_features] The samples.
+    :param W: [n_features, n_labels] The weights.
+    :param bias: [n_labels]
+
+    >>> X, W = sp.csr_array(np.eye(2, dtype=np.float32)), sp.csr_array(np.array([[1, 3, 2], [0, 0, 1]], np.float32))
+    >>> select_topk(X, W, np.zeros(3, np.float32), k=2, threads=1).ids.tolist()
+    [[1, 2], [2, 0]]
+    """
+    n_samples = X.shape[0]
+    ids, scores = make_empty_topk(n_samples, k)
+
+    def work(start: int) -> None:
+        rows = slice(start, min(start + ROWS_PER_CALL, n_samples))
+        x_indptr = X.indptr[start : rows.stop + 1]
+        _topk_rows(x_indptr, X.indices, X.data, W.indptr, W.indices, W.data, bias, ids[rows], scores[rows])
+
+    threads = threads if n_samples > ROWS_PER_CALL else 1
+    for _ in map_parallel(work, range(0, n_samples, ROWS_PER_CALL), threads):
+        pass
+    return TopK(ids, scores)
+
+
+@kernel
+def _topk_rows(
+    x_indptr: Ints,
+    x_indices: Ints,
+    x_data: Floats,
+    w_indptr: Ints,
+    w_indices: Ints,
+    w_data: Floats,
+    bias: Floats,
+    ids: Ints,
+    scores: Floats,
+) -> None:
+    """Fill empty ids and scores [n_rows, k]: sum the weights of the sample's features, then keep the k largest totals."""
+    total = np.empty(len(bias), np.float32)
+    for row in range(len(ids)):
+        total[:] = bias
+        for p in range(x_indptr[row], x_indptr[row + 1]):
+            feature, value = x_indices[p], x_data[p]
+            for q in range(w_indptr[feature], w_indptr[feature + 1]):
+                total[w_indices[q]] += value * w_data[q]
+        n_found = 0
+        for label in range(len(total)):
+            if total[label] > scores[row, -1]:  # a tie with the last one is lost: its id is smaller
+                n_found = insert_topk(label, total[label], ids[row], scores[row], n_found)

@@ -1,4 +1,4 @@
-"""Averages of weights over the steps of a run: they generalise better than the last ones, and cost nothing at prediction."""
+"""Averages of the weights of a run: they often generalise better than the last weights, at no cost at prediction."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from longtail.errors import SettingError, suggest
 AVERAGES = ("none", "swa", "ema")
 
 
-class Average:
+class WeightAverage:
     """A second set of weights that follows those of a network.
 
     ``swa``: the mean of the weights at the end of each epoch, from the epoch ``start`` on (Izmailov et al. 2018).
-    ``ema``: after ``every`` steps, average = decay · average + (1 − decay) · weights; each touches all weights, also those
-    of large tables of which a step changes a few rows.
+    ``ema``: every ``every`` steps, average = decay · average + (1 − decay) · weights. Each update reads all weights, also
+    those of large embeddings of which a step changes few rows.
     """
 
     def __init__(self, net: torch.nn.Module, kind: str, *, start: int = 0, decay: float = 0.999, every: int = 1) -> None:
-        """Nothing is averaged yet."""
         if kind not in AVERAGES:
             raise SettingError(f'there is no average "{kind}"', hint=suggest(kind, AVERAGES))
         self.net, self.kind, self.start, self.decay, self.every = net, kind, start, decay, every
         self.weights: dict[str, Tensor] = {}
-        self.n = 0  # times that weights were taken in
+        self.n = 0  # updates of the average
         self.steps = 0
 
     def after_step(self) -> None:
-        """Take in the weights after a step."""
+        """Update the average after a step of the optimiser."""
         self.steps += 1
         if self.kind == "ema" and self.steps % self.every == 0:
             self.n += 1
-            self._follow(max(1 - self.decay, 1 / self.n))  # early on a plain mean: the first weights say little
+            self._update(max(1 - self.decay, 1 / self.n))  # early on a plain mean: the first weights matter little
 
     def after_epoch(self, epoch: int) -> None:
-        """Take in the weights after an epoch, counted from 0."""
+        """Update the average after an epoch, counted from 0."""
         if self.kind == "swa" and epoch >= self.start:
             self.n += 1
-            self._follow(1 / self.n)
+            self._update(1 / self.n)
 
     @torch.no_grad()
-    def _follow(self, share: float) -> None:
+    def _update(self, share: float) -> None:
         now = self.net.state_dict()
         if not self.weights:
             self.weights = {name: value.clone() for name, value in now.items()}
@@ -54,8 +53,8 @@ class Average:
             else:
                 self.weights[name].copy_(value)
 
-    def exchange(self) -> None:
-        """Swap the weights of the network with their average, if there is one; a second call swaps back."""
+    def swap(self) -> None:
+        """Exchange the weights of the network and their average, if there is one; a second call restores them."""
         if self.weights:
             now = {name: value.clone() for name, value in self.net.state_dict().items()}
             self.net.load_state_dict(self.weights)
@@ -66,5 +65,5 @@ class Average:
         return {"weights": self.weights, "n": self.n, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.weights, self.n, self.steps = state["weights"], state["n"], state["steps"]

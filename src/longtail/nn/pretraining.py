@@ -1,163 +1,187 @@
-"""Domain pretraining from scratch: texts, whose labels are not looked at, to a folder with an XLNet that has read them.
+"""Domain pretraining: train an XLNet from scratch on texts, without their labels, and save it in a folder.
 
-The folder is in the form of transformers (config.json, model.safetensors, tokenizer.json); ``aplc`` takes it as its encoder.
+The folder has the format of transformers (config.json, model.safetensors, tokenizer.json); ``aplc`` and ``secseq`` take it
+as their encoder.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from longtail.errors import BIG, DataError, SettingError, check_settings
-from longtail.features.batches import length_batches
-from longtail.features.pretrained import text_settings
+from longtail.data.dataset import Dataset
+from longtail.data.read import read
+from longtail.errors import DataError
+from longtail.features.batches import make_length_batches
+from longtail.features.pretrained import choose_token_settings
 from longtail.features.token_rows import TokenRows
-from longtail.features.tokens import CLS, PAD, SEP, SPECIALS, UNKNOWN, Tokens
-from longtail.files import check_new_folder, new_folder
+from longtail.features.tokens import CLS, PAD, SEP, SPECIAL_PIECES, UNKNOWN, Tokens
+from longtail.files import check_new_folder, create_folder
 from longtail.kernels import Longs
-from longtail.nn.encoders import XLNet, quiet, scratch
-from longtail.nn.loop import device_of, plan_of, torch_threads, train
-from longtail.nn.permutation_lm import ENDS, PermutationLM, drawn
-from longtail.nn.schedule import schedule as schedule_of
-from longtail.progress import SILENT, Progress
+from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.encoder_factory import check_size, make_untrained
+from longtail.nn.hugging_face import XLNetEncoder, quiet_transformers
+from longtail.nn.loop import plan_loop, train
+from longtail.nn.permutation_lm import N_END_TOKENS, PermutationLM, draw_order
+from longtail.nn.settings import TrainingPlan, TrainingSettings
+from longtail.progress import Progress, resolve_progress
+from longtail.settings import setting, settings
 
-MOST_HELD_OUT = 1000  # texts; more tell no more
-FEWEST = 2 + ENDS  # tokens of a text that can be learned from: a word to predict, one to predict it from, SEP and CLS
+_MAX_HELD_OUT = 1000  # texts; more would not make the estimate of the loss much better
+_MIN_TOKENS = 2 + N_END_TOKENS  # of a text: a word to predict, one to predict it from, SEP and CLS
+
+
+@settings
+class PretrainSettings(TrainingSettings):
+    """Settings of pretraining."""
+
+    width: int = setting(
+        "Dimension of the XLNet's vectors: even, and above 64 a multiple of 64.", default=256, positive=True
+    )
+    layers: int = setting("Number of layers of the XLNet.", default=2, positive=True)
+    max_length: int = setting("Maximum number of tokens of a text that are read.", default=256, minimum=_MIN_TOKENS)
+    n_pieces: int | None = setting(
+        "Number of word pieces. None: one for each word that occurs at least twice, at most 32,000.",
+        default=None,
+        positive=True,
+    )
+    rate: float = setting("Learning rate of AdamW.", default=1e-3, positive=True)
+    batch: int = setting("Texts per batch.", default=32, positive=True)
+    epochs: int = setting(
+        "Number of epochs. The weights of the one with the lowest held-out loss are saved.", default=10, positive=True
+    )
+    schedule: str = "warm-linear"
+    clip: float = 1.0
+    average: str = "none"
+    patience: int = 0
+    holdout: float = setting(
+        "Share of the texts on which the loss is measured and the epoch chosen.", default=0.05, positive=True, maximum=0.5
+    )
+
+    def check(self) -> None:
+        """Raise a ``SettingError`` for values that cannot work."""
+        super().check()
+        check_size(self.width, self.layers)
 
 
 @dataclass(frozen=True)
-class Pretrained:
-    """What came of it. Losses are means of −log p of the predicted words of held-out texts, in nats."""
+class PretrainResult:
+    """The result of pretraining. Losses are means of −log p of the predicted words of held-out texts, in nats."""
 
-    before: float
-    after: float
-    frequencies: float  # the loss of one who knows only how often each word occurs
-    n_texts: int
-    n_tokens: int  # different ones
-    history: list[dict[str, float]]  # one row for each epoch
+    folder: Path
+    n_texts: int  # without those that are too short
+    n_tokens: int  # of the vocabulary
+    loss: float
+    loss_before: float = field(repr=False)  # training
+    unigram_loss: float = field(repr=False)  # of a model that knows only the frequencies of words
+    history: list[dict[str, float]] = field(repr=False)  # one row per epoch
 
 
 def pretrain(
-    texts: Sequence[str],
-    folder: str | Path,
+    data: Dataset | str | Path | Sequence[str],
+    out: str | Path,
     *,
-    width: int = 256,
-    layers: int = 2,
-    max_length: int = 256,
-    n_pieces: int | None = None,
-    rate: float = 1e-3,
-    batch: int = 32,
-    epochs: int = 10,
-    schedule: str = "warm-linear",
-    clip: float = 1.0,
-    holdout: float = 0.05,
-    seed: int = 0,
-    threads: int | None = None,
-    device: str = "cpu",
-    log: str | None = None,
-    checkpoint: str | None = None,
-    progress: Progress = SILENT,
-) -> Pretrained:
-    """Learn word pieces and an XLNet from texts, and write both to a new folder.
+    progress: Progress | bool | None = None,
+    **settings: Any,
+) -> PretrainResult:
+    """Train a tokenizer and an XLNet on texts, and save both in a new folder.
 
-    width, layers: of the XLNet. max_length: tokens of a text that are read. n_pieces: word pieces that are learned; by
-    default one for each word that occurs twice, 32,000 at most. rate: of Adam. batch: texts of a step. schedule: of rates.
-    clip: longest gradient. holdout: share of the texts that only measure; the weights of the epoch that predicts them best
-    are kept. log, checkpoint: files, as of the methods; a killed run goes on from its checkpoint.
+    :param data: Texts, or a ``Dataset`` or file of texts; labels are ignored.
+    :param out: The new folder. Give it as ``encoder`` to the method aplc or secseq.
+    :param progress: Whether to show progress bars. None: in terminals and notebooks.
+    :param settings: See ``PretrainSettings``, such as width, layers, max_length and epochs.
     """
-    s = SimpleNamespace(width=width, layers=layers, max_length=max_length, rate=rate, batch=batch, epochs=epochs, seed=seed)
-    vars(s).update(schedule=schedule, clip=clip, holdout=holdout, log=log, checkpoint=checkpoint)
-    refuse(s)
-    check_new_folder(Path(folder))  # before hours of training
-    place = device_of(device)
-    tokens = Tokens(**text_settings("xlnet"), max_length=max_length, n_pieces=n_pieces)
-    rows, valid = parts(tokens.fit_transform(texts, progress), holdout, seed)
-    torch.manual_seed(seed)
-    encoder = scratch("xlnet", tokens.n_tokens, width, layers)
-    assert isinstance(encoder, XLNet)
-    net = PermutationLM(encoder, tokens.n_tokens).to(place)
+    chosen, display = PretrainSettings().set_params(**settings), resolve_progress(progress)
+    chosen.check()
+    check_new_folder(Path(out))  # before hours of training
+    device = find_device(chosen.device)
+    tokens = Tokens(**choose_token_settings("xlnet"), max_length=chosen.max_length, n_pieces=chosen.n_pieces)
+    rows, valid = _split_texts(tokens.fit_transform(_get_texts(data), display), chosen.holdout, chosen.seed)
+    torch.manual_seed(chosen.seed)
+    encoder = make_untrained("xlnet", tokens.n_tokens, chosen.width, chosen.layers)
+    assert isinstance(encoder, XLNetEncoder)
+    net = PermutationLM(encoder, tokens.n_tokens).to(device)
 
     def batches(rng: np.random.Generator) -> list[Longs]:
-        return length_batches(rows.lengths, rng, batch=batch)
+        return make_length_batches(rows.lengths, rng, batch=chosen.batch)
 
     def loss(some: Longs) -> Tensor:
-        ids, mask = encoder.batch(rows[some])
-        return net.loss(ids, mask, drawn(mask)).mean()
+        ids, mask = encoder.pad_batch(rows[some])
+        return net.loss(ids, mask, draw_order(mask)).mean()
 
     steps = len(batches(np.random.default_rng(0)))
-    plan = plan_of(s, steps, (rows.ids, rows.indptr, valid.ids, valid.indptr))
-    with torch_threads(threads):
-        before = held_out_loss(net, valid, batch)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.0)
-        run = train(net, batches, loss, optimizer, plan, metric=lambda: -held_out_loss(net, valid, batch), progress=progress)
-    write(encoder, tokens, folder)
-    known = frequency_loss(rows, valid, tokens.n_tokens)
-    return Pretrained(before, -run.best, known, len(rows) + len(valid), tokens.n_tokens, run.history)
+    plan = TrainingPlan(batch=chosen.batch, epochs=chosen.epochs, rate=chosen.rate)
+    loop = plan_loop(chosen, plan, steps, (rows.ids, rows.indptr, valid.ids, valid.indptr))
+    with torch_threads(chosen.threads):
+        before = _measure_loss(net, valid, chosen.batch)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=chosen.rate, weight_decay=0.0)
+        metric = lambda: -_measure_loss(net, valid, chosen.batch)  # noqa: E731
+        run = train(net, batches, loss, optimizer, loop, metric=metric, progress=display)
+    _save(encoder, tokens, out)
+    unigram_loss = _measure_unigram_loss(rows, valid, tokens.n_tokens)
+    return PretrainResult(Path(out), len(rows) + len(valid), tokens.n_tokens, -run.best, before, unigram_loss, run.history)
 
 
-def refuse(s: SimpleNamespace) -> None:
-    """Refuse what cannot be, before the texts are read."""
-    whole = ("batch", "epochs", "width", "layers", "max_length")
-    at_most = {"holdout": 0.5, "clip": BIG}
-    check_settings(vars(s), above_zero=("batch", "epochs", "rate", "holdout"), at_most=at_most, whole=whole)
-    if s.max_length < FEWEST:
-        raise SettingError(f"max_length is {s.max_length}", hint=f"It must be at least {FEWEST}")
-    schedule_of(s.schedule)
-    scratch("xlnet", len(SPECIALS), s.width, s.layers)
+def _get_texts(data: Dataset | str | Path | Sequence[str]) -> Sequence[str]:
+    dataset = read(data) if isinstance(data, str | Path) else data
+    if not isinstance(dataset, Dataset):
+        return dataset
+    if dataset.texts is None:
+        raise DataError("pretraining needs texts, these are feature vectors", hint="Give texts")
+    return dataset.texts
 
 
-def parts(rows: TokenRows, holdout: float, seed: int) -> tuple[TokenRows, TokenRows]:
-    """Texts to learn from, and those held out; texts too short to predict a word of are left out."""
-    enough = np.flatnonzero(rows.lengths >= FEWEST)
+def _split_texts(rows: TokenRows, holdout: float, seed: int) -> tuple[TokenRows, TokenRows]:
+    """Training texts and held-out texts, without those that are too short to predict a word of."""
+    enough = np.flatnonzero(rows.lengths >= _MIN_TOKENS)
     if len(enough) < 2:
         found = f"{len(enough)} of the {len(rows)} texts have two words or more"
-        raise DataError(found, hint="Pretraining needs two such texts at least, and is of use with thousands")
-    mixed = np.random.default_rng(seed).permutation(enough)
-    n = min(max(round(holdout * len(enough)), 1), MOST_HELD_OUT)
-    return rows[np.sort(mixed[n:])], rows[np.sort(mixed[:n])]
+        raise DataError(found, hint="Pretraining needs at least two such texts, and is useful with thousands")
+    shuffled = np.random.default_rng(seed).permutation(enough)
+    n = min(max(round(holdout * len(enough)), 1), _MAX_HELD_OUT)
+    return rows[np.sort(shuffled[n:])], rows[np.sort(shuffled[:n])]
 
 
 @torch.no_grad()
-def held_out_loss(net: PermutationLM, rows: TokenRows, batch: int) -> float:
+def _measure_loss(net: PermutationLM, rows: TokenRows, batch: int) -> float:
     """The mean loss of predicted words, in orders that are the same each time."""
     net.eval()
     generator = torch.Generator().manual_seed(0)
     losses = []
-    for some in length_batches(rows.lengths, np.random.default_rng(0), batch=batch):
-        ids, mask = net.encoder.batch(rows[some])
-        losses.append(net.loss(ids, mask, drawn(mask, generator)))
+    for some in make_length_batches(rows.lengths, np.random.default_rng(0), batch=batch):
+        ids, mask = net.encoder.pad_batch(rows[some])
+        losses.append(net.loss(ids, mask, draw_order(mask, generator)))
     return float(torch.cat(losses).mean())
 
 
-def frequency_loss(rows: TokenRows, valid: TokenRows, n_tokens: int) -> float:
-    """The mean −log p of the words of held-out texts, by how often each occurs in the others (and once more)."""
-    seen, asked = (word_counts(some, n_tokens) for some in (rows, valid))
+def _measure_unigram_loss(rows: TokenRows, valid: TokenRows, n_tokens: int) -> float:
+    """The mean −log p of the words of held-out texts, p from their counts in the training texts plus 1."""
+    seen, held_out = (_count_words(some, n_tokens) for some in (rows, valid))
     p = (seen + 1) / (seen + 1).sum()
-    return float(-(asked * np.log(p)).sum() / asked.sum())
+    return float(-(held_out * np.log(p)).sum() / held_out.sum())
 
 
-def word_counts(rows: TokenRows, n_tokens: int) -> Longs:
-    """How often each token occurs, but for SEP and CLS, which stand at the end of each text and are not predicted."""
+def _count_words(rows: TokenRows, n_tokens: int) -> Longs:
+    """How often each token occurs, except SEP and CLS, which are in every text and never predicted."""
     out: Longs = np.bincount(rows.ids, minlength=n_tokens)
-    out[[SPECIALS.index(SEP), SPECIALS.index(CLS)]] = 0
+    out[[SPECIAL_PIECES.index(SEP), SPECIAL_PIECES.index(CLS)]] = 0
     return out
 
 
-def write(encoder: XLNet, tokens: Tokens, folder: str | Path) -> None:
-    """The folder, as transformers reads it: its AutoModel and AutoTokenizer know the model too."""
+def _save(encoder: XLNetEncoder, tokens: Tokens, folder: str | Path) -> None:
+    """Write the folder so that the AutoModel and AutoTokenizer of transformers can read it, too."""
     config = encoder.model.config
-    config.pad_token_id, config.bos_token_id, config.eos_token_id = SPECIALS.index(PAD), None, None
+    config.pad_token_id, config.bos_token_id, config.eos_token_id = SPECIAL_PIECES.index(PAD), None, None
     names: dict[str, Any] = {"pad_token": PAD, "unk_token": UNKNOWN, "sep_token": SEP, "cls_token": CLS}
     names |= {"tokenizer_class": "PreTrainedTokenizerFast", "padding_side": "left", "model_max_length": tokens.max_length}
-    with quiet(), new_folder(folder) as beside:
-        encoder.model.save_pretrained(beside)
-        tokens.tokenizer.save(str(beside / "tokenizer.json"))
-        (beside / "tokenizer_config.json").write_text(json.dumps(names, indent=1) + "\n", "utf-8")
+    with quiet_transformers(), create_folder(folder) as temporary:
+        encoder.model.save_pretrained(temporary)
+        tokens.tokenizer.save(str(temporary / "tokenizer.json"))
+        (temporary / "tokenizer_config.json").write_text(json.dumps(names, indent=1) + "\n", "utf-8")

@@ -1,59 +1,67 @@
-"""A text encoder as plain arrays, which is built when the first text comes: a loaded tagger does not import torch before."""
+"""Text encoders at prediction: saved as plain arrays, built only when the first text is encoded.
+
+So a loaded tagger imports torch only when it needs it, and with a bag of token vectors not at all.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.errors import missing_extra
+from longtail.errors import MissingExtra
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
 from longtail.linear.quantised import QuantisedTable
 from longtail.state import State
 
+if TYPE_CHECKING:
+    from longtail.nn.encoders import TextEncoder
+
 
 class SavedEncoder:
-    """The arrays that ``nn.encoders.arrays`` gave, and the vectors of texts that they lead to."""
+    """An encoder from the arrays of ``nn.encoder_factory.encoder_to_arrays``, in single or half precision."""
 
     def __init__(self, arrays: State) -> None:
         self.arrays = arrays
-        self._built: Any = None
+        self._encoder: TextEncoder | None = None
 
-    def vectors(self, rows: TokenRows, device: str, threads: int | None) -> Floats:
-        """What the encoder makes of texts [n, width]."""
-        encoder = self._encoder(device)
-        from longtail.nn.encoders import vectors
-        from longtail.nn.loop import torch_threads
-
-        with torch_threads(threads):
-            return vectors(encoder, rows)
-
-    def states(self, rows: TokenRows, device: str, threads: int | None) -> tuple[Floats, NDArray[np.bool_], Floats]:
-        """What attention looks at [n, T, width], where there is something [n, T], and a vector for each text [n, width]."""
-        encoder = self._encoder(device)
-        from longtail.models.secseq.network import text_arrays
-        from longtail.nn.loop import torch_threads
+    def encode(self, rows: TokenRows, device: str, threads: int | None) -> Floats:
+        """The vectors of texts [n, width]."""
+        encoder = self._build(device)
+        from longtail.nn.devices import torch_threads
+        from longtail.nn.encoders import encode_texts
 
         with torch_threads(threads):
-            return text_arrays(encoder, rows)
+            return encode_texts(encoder, rows)
 
-    def _encoder(self, device: str) -> Any:
+    def attention_arrays(
+        self, rows: TokenRows, device: str, threads: int | None
+    ) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        """For a decoder: token states [n, T, width], where there is a token [n, T], text vectors [n, width]."""
+        encoder = self._build(device)
+        from longtail.nn.devices import torch_threads
+        from longtail.nn.encoders import attention_arrays
+
+        with torch_threads(threads):
+            return attention_arrays(encoder, rows)
+
+    def _build(self, device: str) -> TextEncoder:
         try:
-            from longtail.nn.encoders import restored
-            from longtail.nn.loop import device_of
+            from longtail.nn.devices import find_device
+            from longtail.nn.encoder_factory import encoder_from_arrays
         except ImportError as error:
-            raise missing_extra("torch", "nn", "Reading texts with a neural encoder") from error
-        if self._built is None:
+            raise MissingExtra("torch", "nn", "Reading texts with a neural encoder") from error
+        if self._encoder is None:
             full = {name: a.astype(np.float32) if a.dtype == np.float16 else a for name, a in self.arrays.items()}
-            self._built = restored(full).to(device_of(device))
-        return self._built
+            self._encoder = encoder_from_arrays(full).to(find_device(device))
+        return self._encoder
 
 
-def token_means(rows: TokenRows, table: QuantisedTable, threads: int | None) -> Floats:
-    """The means of the vectors of each text's tokens [n, d]: a bag, without torch."""
+def encode_bags(rows: TokenRows, table: QuantisedTable, threads: int | None) -> Floats:
+    """The mean of the token vectors of each text [n, dim]: a bag encoder without torch."""
     weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
     means = sp.csr_array((weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(table.scale)))
-    return table.bag(means, threads)
+    return table.matmul(means, threads)

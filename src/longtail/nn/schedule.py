@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the factor of the rate, from the share of all steps that is done."""
+"""Learning-rate schedules: the factor of the rate, as a function of the share of steps that are done (0 to 1)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from longtail.errors import SettingError, suggest
 
 Schedule = Callable[[float], float]
 
-WARM_UP, CUT, RATIO = 0.1, 0.1, 32  # share of warm-up steps; of rising steps, and how much lower the lowest rate is
+_WARM_UP = 0.1  # share of the steps
+_CUT, _RATIO = 0.1, 32  # of slanted: share of rising steps, and highest over lowest rate
 
 
 def constant(done: float) -> float:
-    """The full rate all the time."""
+    """The full rate throughout."""
     return 1.0
 
 
 def linear(done: float, warm_up: float = 0.0) -> float:
-    """Up in a line during the warm-up, then down in a line to 0 (APLC-XLNet eq. 15)."""
+    """Linear warm-up, then linear decay to 0 (APLC-XLNet eq. 15)."""
     return done / warm_up if done < warm_up else (1 - done) / (1 - warm_up)
 
 
 def cosine(done: float, warm_up: float = 0.0) -> float:
-    """Up in a line during the warm-up, then down along half a cosine to 0."""
+    """Linear warm-up, then cosine decay to 0."""
     return done / warm_up if done < warm_up else (1 + cos(pi * (done - warm_up) / (1 - warm_up))) / 2
 
 
-def slanted(done: float, cut: float = CUT, ratio: float = RATIO) -> float:
-    """Slanted triangle (ULMFiT, Howard and Ruder 2018, eq. 3): from 1/ratio up to 1 at ``cut``, and back down."""
+def slanted(done: float, cut: float = _CUT, ratio: float = _RATIO) -> float:
+    """Slanted triangular (ULMFiT, Howard and Ruder 2018, eq. 3): from 1/ratio up to 1 at ``cut``, and back down."""
     p = done / cut if done < cut else 1 - (done - cut) / (1 - cut)
     return (1 + p * (ratio - 1)) / ratio
 
@@ -37,17 +38,17 @@ def slanted(done: float, cut: float = CUT, ratio: float = RATIO) -> float:
 SCHEDULES: dict[str, Schedule] = {
     "constant": constant,
     "linear": linear,
-    "warm-linear": partial(linear, warm_up=WARM_UP),
+    "warm-linear": partial(linear, warm_up=_WARM_UP),
     "cosine": cosine,
-    "warm-cosine": partial(cosine, warm_up=WARM_UP),
+    "warm-cosine": partial(cosine, warm_up=_WARM_UP),
     "slanted": slanted,
 }
 
 
-def schedule(name: str) -> Schedule:
-    """The schedule of a name.
+def get_schedule(name: str) -> Schedule:
+    """Return the schedule of a name.
 
-    >>> schedule("linear")(0.25), schedule("slanted")(0.1), schedule("warm-cosine")(0.05)
+    >>> get_schedule("linear")(0.25), get_schedule("slanted")(0.1), get_schedule("warm-cosine")(0.05)
     (0.75, 1.0, 0.5)
     """
     if name not in SCHEDULES:

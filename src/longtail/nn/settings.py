@@ -1,43 +1,63 @@
-"""Settings of the training loop, which every neural method has. No torch is needed here."""
+"""Settings of the training loop, which every neural method inherits. Importing this does not import torch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
+from typing import TypeVar
 
 from longtail.nn.schedule import SCHEDULES
 from longtail.settings import MAX_SEED, Settings, setting, settings
 
+_Row = TypeVar("_Row")
+
 
 @settings
 class TrainingSettings(Settings):
-    """How a network is trained."""
+    """Settings of the training of a network."""
 
-    batch: int | None = setting(None, "Samples per batch. None: chosen by the number of samples.", positive=True)
-    accumulate: int = setting(1, "Batches whose gradients are averaged for one update.", positive=True)
-    epochs: int | None = setting(None, "Maximum number of epochs. None: chosen by the method.", positive=True)
-    rate: float | None = setting(None, "Learning rate. None: chosen by the method.", positive=True)
-    schedule: str = setting("linear", f"Learning-rate schedule: {', '.join(SCHEDULES)}.", choices=SCHEDULES)
-    clip: float = setting(0.0, "Maximum norm of the gradient of the dense parameters. 0: no clipping.", minimum=0)
-    average: str = setting("ema", "Weight averaging: none, swa or ema.", choices=("none", "swa", "ema"))
-    patience: int = setting(5, "Epochs without a better validation score before training stops. 0: never.", minimum=0)
+    batch: int | None = setting("Samples per batch. None: chosen by the number of samples.", default=None, positive=True)
+    accumulate: int = setting("Number of batches whose gradients are averaged for one update.", default=1, positive=True)
+    epochs: int | None = setting("Maximum number of epochs. None: chosen by the method.", default=None, positive=True)
+    rate: float | None = setting("Learning rate. None: chosen by the method.", default=None, positive=True)
+    schedule: str = setting(f"Learning-rate schedule: {', '.join(SCHEDULES)}.", default="linear", choices=SCHEDULES)
+    clip: float = setting("Maximum norm of the gradient of the dense parameters. 0: no clipping.", default=0.0, minimum=0)
+    average: str = setting("Weight averaging: none, swa or ema.", default="ema", choices=("none", "swa", "ema"))
+    patience: int = setting(
+        "Epochs without a better validation score before training stops. 0: never.", default=5, minimum=0
+    )
     holdout: float = setting(
-        0.05,
-        "Share of the training data held out for early stopping if no validation data is given.",
+        "Share of the training data that is held out for early stopping if no validation data is given. 0: none.",
+        default=0.05,
         minimum=0,
         maximum=0.5,
     )
-    seed: int = setting(0, "Seed of everything random.", minimum=0, maximum=MAX_SEED)
-    threads: int | None = setting(None, "Threads. None: chosen by the cores that are free.", positive=True)
-    device: str = setting("cpu", "Device to train and predict on: cpu, cuda or another that torch knows.")
-    log: str | None = setting(None, "File that gets one JSON line per epoch.")
-    checkpoint: str | None = setting(None, "File from which a killed run resumes.")
+    seed: int = setting("Random seed.", default=0, minimum=0, maximum=MAX_SEED)
+    threads: int | None = setting(
+        "CPU threads. None: the fastest number at the time, by a short trial.", default=None, positive=True
+    )
+    device: str = setting("Device to train and predict on: cpu, cuda or another that torch knows.", default="cpu")
+    log: str | None = setting("File that gets one JSON line per epoch.", default=None)
+    checkpoint: str | None = setting("File to which the run is saved, and from which a killed run resumes.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """The settings that depend on the data, with their values filled in. A method adds fields of its own."""
+    """The settings that may depend on the data, with their values filled in. Each method adds its own fields."""
 
     batch: int
     epochs: int
     rate: float
     average_from: int = 0  # first epoch that stochastic weight averaging includes
+
+
+def nearest_row(table: Mapping[tuple[int, int], _Row], n_samples: int, n_labels: int) -> _Row:
+    """Choose from a paper's table the settings of the corpus that is most similar in size.
+
+    Similar means near in the logarithms of the number of training samples and of labels.
+
+    >>> nearest_row({(1_000, 10): "small", (1_000_000, 10_000): "large"}, 5_000, 100)
+    'small'
+    """
+    return table[min(table, key=lambda size: log(size[0] / n_samples) ** 2 + log(size[1] / n_labels) ** 2)]

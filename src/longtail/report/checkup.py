@@ -1,27 +1,27 @@
-"""What the data doctor says to a person."""
+"""The result of a data check as text."""
 
 from __future__ import annotations
 
 import textwrap
 
-from longtail.data.check import Checkup
-from longtail.report.text import bar
+from longtail.data.check import CheckReport
+from longtail.report.text import render_bar
 
-WIDTH = 110
+_WIDTH = 110
 
 
-def checkup_text(checkup: Checkup) -> str:
-    """Facts, the label frequency curve, and the findings with what to do about each."""
+def render_check(checkup: CheckReport) -> str:
+    """Facts, label frequencies, and the findings with what to do about each."""
     lines = [f"{name:<22}{value}" for name, value in checkup.facts.items()]
     lines += ["", f"{'samples per label':<18}{'labels':>9}{'assignments':>13}"]
     largest = max(labels for _, labels, _ in checkup.curve)
-    lines += [f"{name:<18}{n:>9,}{total:>13,}  {bar(n, largest)}" for name, n, total in checkup.curve]
-    lines += ["", f"{len(checkup.findings)} findings" if checkup.findings else "Nothing to complain about."]
+    lines += [f"{name:<18}{n:>9,}{total:>13,}  {render_bar(n, largest)}" for name, n, total in checkup.curve]
+    lines += ["", f"{len(checkup.findings)} findings" if checkup.findings else "No problems found."]
     for finding in checkup.findings:
         lines.append("")
         lines.append(f"• {finding.what}" if finding.count is None else f"• {finding.count:,} × {finding.what}")
         more = ", …" if (finding.count or 0) > len(finding.examples) else ""
         if finding.examples:
-            lines += textwrap.wrap("for example " + ", ".join(finding.examples) + more, WIDTH, initial_indent="  ")
+            lines += textwrap.wrap("for example " + ", ".join(finding.examples) + more, _WIDTH, initial_indent="  ")
         lines.append(f"  → {finding.advice}")
     return "\n".join(lines)

@@ -1,162 +1,178 @@
-"""A comparison of methods on the terminal: what it comes to in a few sentences, and tables."""
+"""A comparison as text: a summary in a few sentences, and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longtail.compare.results import CHANCE, SERIOUS, Comparison, Entry
-from longtail.progress import clock
-from longtail.report.text import table
+from longtail.comparison.results import MIN_SHARE_OF_BEST, SIGNIFICANCE_LEVEL, Comparison, MethodResult
+from longtail.progress import format_duration
+from longtail.report.text import render_table
 
 BEST, EQUAL, WORSE = "best", "equal", "worse"
-MARKS = {BEST: " *", EQUAL: " ≈", WORSE: "  "}
-TIMES = 1.5  # from which factor on something is called smaller or faster
-GAINS = {"size": "smaller", "p50": "faster"}
-MOST_NAMED = 3  # of methods that are worse than the best
-LOWEST_BEST = {"training", "training memory", "p50", "p99", "memory", "size"}
+_MARKS = {BEST: " *", EQUAL: " ≈", WORSE: "  "}
+_MIN_FACTOR = 1.5  # from this factor on a method is called smaller or faster
+_SAVINGS = {"size": "smaller", "p50": "faster"}
+_MAX_NAMED = 3  # methods that are worse than the best
+LOWER_IS_BETTER = {"training", "training memory", "p50", "p99", "memory", "size"}
 
 
-def comparison_text(result: Comparison) -> str:
-    """All of it: summary, accuracy, accuracy by label frequency, costs, failures."""
-    parts = [" ".join(summary(result))]
+def render_comparison(result: Comparison) -> str:
+    """Summary, accuracy, recall by label frequency, costs, failures."""
+    parts = [" ".join(summarise(result))]
     done = result.done
     if done:
-        metrics = shown_metrics(result.ks)
+        metrics = list_metrics(result.ks)
         rows = [
-            [e.name, *(f"{e.values[m]:.2f}{MARKS[standing(e, m)]}" for m in metrics), interval(e, result.main)] for e in done
+            [
+                e.name,
+                *(f"{e.values[m]:.2f}{_MARKS[rank_against_best(e, m)]}" for m in metrics),
+                format_interval(e, result.main_metric),
+            ]
+            for e in done
         ]
-        header = ["method", *(f"{m}  " for m in metrics), f"{result.main}, 95 %"]
-        parts.append(table(header, rows) + f"\n* best, ≈ may be as good (p ≥ {CHANCE}, paired randomisation test)")
-        slices = shown_slices(done[0])
+        header = ["method", *(f"{m}  " for m in metrics), f"{result.main_metric}, 95 %"]
+        parts.append(
+            render_table(header, rows)
+            + f"\n* best, ≈ not significantly worse (p ≥ {SIGNIFICANCE_LEVEL}, paired randomisation test)"
+        )
+        slices = list_slices(done[0])
         deepest = f"recall@{max(result.ks)}"
         rows = [[e.name, *(f"{e.slices[name][deepest]:.2f}" for name in slices)] for e in done]
-        parts.append(table([deepest, *slices], rows))
-        rows = [[e.name, *(shown_cost(e, name) for name in COST_TITLES)] for e in done]
-        parts.append(table(["method", *cost_titles(result)], rows))
-    parts += [f"{e.name} failed: {e.failure}" for e in result.entries if e.failure]
+        parts.append(render_table([deepest, *slices], rows))
+        rows = [[e.name, *(format_cost(e, name) for name in COST_TITLES)] for e in done]
+        parts.append(render_table(["method", *list_cost_titles(result)], rows))
+    parts += [f"{e.name} failed: {e.failure}" for e in result.results if e.failure]
     parts += [f"{e.name}: {note}" for e in done for note in e.notes]
     return "\n\n".join(parts)
 
 
 COST_TITLES = {
-    "training": "training",
-    "training memory": "its memory",
-    "p50": "one text, p50",
-    "p99": "p99",
+    "training": "training time",
+    "training memory": "training memory",
+    "p50": "latency p50",
+    "p99": "latency p99",
     "throughput": "texts/s",
     "memory": "memory",
     "size": "size",
 }
 
 
-def cost_titles(result: Comparison) -> list[str]:
-    """Above the costs."""
+def list_cost_titles(result: Comparison) -> list[str]:
+    """Column titles of the costs."""
     kind = "text" if result.facts["kind"] == "texts" else "sample"
     return [title.replace("text", kind) for title in COST_TITLES.values()]
 
 
-def shown_metrics(ks: Sequence[int]) -> list[str]:
-    """The metrics of the short table: precision at every k, the others at the last."""
+def list_strong(result: Comparison) -> list[MethodResult]:
+    """The methods that reach at least half of the best method's main metric. Others are baselines, however cheap."""
+    metric = result.main_metric
+    return [e for e in result.done if e.values[metric] >= MIN_SHARE_OF_BEST * result.done[0].values[metric]]
+
+
+def list_metrics(ks: Sequence[int]) -> list[str]:
+    """Metrics of the short table: precision at every k, the others at the largest k."""
     return [*(f"P@{k}" for k in ks), *(f"{name}@{max(ks)}" for name in ("nDCG", "recall", "PSP"))]
 
 
-def shown_slices(entry: Entry) -> list[str]:
-    """The slices by label frequency that the test data have labels of, and that anybody could find."""
+def list_slices(entry: MethodResult) -> list[str]:
+    """Slices by label frequency that have labels in the test data and in the training data."""
     return [name for name, row in entry.slices.items() if row["true"] and name != "unseen"]
 
 
-def standing(entry: Entry, metric: str) -> str:
-    """Whether a method is the best by a metric, may be as good, or is worse."""
+def rank_against_best(entry: MethodResult, metric: str) -> str:
+    """Whether a method is the best by a metric, not significantly worse, or worse."""
     if metric not in entry.behind:
         return BEST
-    return EQUAL if entry.behind[metric].p_value >= CHANCE else WORSE
+    return EQUAL if entry.behind[metric].p_value >= SIGNIFICANCE_LEVEL else WORSE
 
 
-def interval(entry: Entry, metric: str) -> str:
-    """The 95 % interval of a metric."""
+def format_interval(entry: MethodResult, metric: str) -> str:
+    """The 95 % interval of a metric, as text."""
     low, high = entry.intervals[metric]
     return f"{low:.1f} – {high:.1f}"
 
 
-def shown_cost(entry: Entry, name: str) -> str:
-    """A cost with its unit; a dash if it was not paid here.
+def format_cost(entry: MethodResult, name: str) -> str:
+    """A cost with its unit; a dash if it was not measured.
 
-    >>> shown_cost(Entry("", "", costs={"p50": 0.1234, "size": 1234.0}), "p50")
+    >>> format_cost(MethodResult("", "", costs={"p50": 0.1234, "size": 1234.0}), "p50")
     '0.12 ms'
     """
     if name not in entry.costs:
         return "–"
     value = entry.costs[name]
     if name == "training":
-        return clock(value)
+        return format_duration(value)
     if name == "throughput":
-        return digits(value)
+        return format_number(value)
     unit = "ms" if name in ("p50", "p99") else "MB"
-    return f"{digits(value)} {unit}"
+    return f"{format_number(value)} {unit}"
 
 
-def digits(value: float) -> str:
-    """A positive number with two digits that count, or all before the point.
+def format_number(value: float) -> str:
+    """A positive number with two significant digits, or all digits of its integer part.
 
-    >>> digits(0.00123), digits(0.5), digits(12.3), digits(4321.0)
-    ('0.0012', '0.50', '12', '4,321')
+    >>> [format_number(value) for value in (0.00123, 0.5, 12.3, 4321.0)]
+    ['0.0012', '0.50', '12', '4,321']
     """
     if value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def summary(result: Comparison) -> list[str]:
-    """What it comes to, in sentences for somebody who does not read tables."""
-    failed = [e.name for e in result.entries if e.failure]
+def summarise(result: Comparison) -> list[str]:
+    """The result in sentences."""
+    failed = [e.name for e in result.results if e.failure]
     sentences = []
     if result.done:
         best, *others = result.done
         kind = "texts" if result.facts["kind"] == "texts" else "samples"
-        value = best.values[result.main]
-        what = f"its first label is right for {value:.0f} of 100 {kind}" if result.ks[0] == 1 else f"{value:.1f}"
-        sentences.append(f"{best.name} is best on {result.main}: {what}.")
-        equal = [e for e in others if standing(e, result.main) == EQUAL]
-        worse = [e for e in others if standing(e, result.main) == WORSE]
-        sentences += as_good(equal, best) + behind(worse, best, result.main)
-    sentences += [f"{joined(failed)} failed."] if failed else []
+        value = best.values[result.main_metric]
+        what = f"the first label is right for {value:.0f} of 100 {kind}" if result.ks[0] == 1 else f"{value:.1f}"
+        sentences.append(f"{best.name} is best on {result.main_metric}: {what}.")
+        equal = [e for e in others if rank_against_best(e, result.main_metric) == EQUAL]
+        worse = [e for e in others if rank_against_best(e, result.main_metric) == WORSE]
+        sentences += _describe_equal(equal, best) + _describe_worse(worse, best, result.main_metric)
+    sentences += [f"{join_words(failed)} failed."] if failed else []
     return sentences
 
 
-def as_good(equal: Sequence[Entry], best: Entry) -> list[str]:
-    """About methods that may be as good as the best: the smallest and the fastest of them are told."""
+def _describe_equal(equal: Sequence[MethodResult], best: MethodResult) -> list[str]:
+    """Methods that are not significantly worse than the best, and by how much the smallest and the fastest save."""
     if not equal:
         return []
     if len(equal) == 1:
-        more = gains(equal[0], best)
-        return [f"{equal[0].name} may be as good{f' and is {more}' if more else ''}."]
-    told = {e.name: gains(e, best) for e in (min(equal, key=lambda e: e.costs[name]) for name in GAINS)}
-    more = joined([f"{name} is {gain}" for name, gain in told.items() if gain])
-    return [f"{joined([e.name for e in equal])} may be as good{f'; {more}' if more else ''}."]
+        more = _describe_savings(equal[0], best)
+        return [f"{equal[0].name} is not significantly worse{f' and is {more}' if more else ''}."]
+    savings = {e.name: _describe_savings(e, best) for e in (min(equal, key=lambda e: e.costs[name]) for name in _SAVINGS)}
+    more = join_words([f"{name} is {gain}" for name, gain in savings.items() if gain])
+    return [f"{join_words([e.name for e in equal])} are not significantly worse{f'; {more}' if more else ''}."]
 
 
-def behind(worse: Sequence[Entry], best: Entry, metric: str) -> list[str]:
-    """About methods that are worse than the best: each, or how far they are if there are many."""
-    if len(worse) > MOST_NAMED:
+def _describe_worse(worse: Sequence[MethodResult], best: MethodResult, metric: str) -> list[str]:
+    """Methods that are worse than the best: each of them, or the range of differences if there are many."""
+    if len(worse) > _MAX_NAMED:
         near, far = (f"{e.behind[metric].difference:.1f}" for e in (worse[0], worse[-1]))
         return [f"The other {len(worse)} are {near} to {far} points behind."]
     out = []
     for e in worse:
-        more = gains(e, best) if e.values[metric] >= SERIOUS * best.values[metric] else ""
+        more = _describe_savings(e, best) if e.values[metric] >= MIN_SHARE_OF_BEST * best.values[metric] else ""
         out.append(f"{e.name} is {e.behind[metric].difference:.1f} points behind{f', but {more}' if more else ''}.")
     return out
 
 
-def gains(entry: Entry, best: Entry) -> str:
-    """By what factors a method is smaller and faster than the best."""
-    factors = {better: best.costs[name] / entry.costs[name] for name, better in GAINS.items()}
-    return joined([f"{digits(factor)} times {better}" for better, factor in factors.items() if factor >= TIMES])
+def _describe_savings(entry: MethodResult, best: MethodResult) -> str:
+    """By which factors a method is smaller and faster than the best."""
+    factors = {better: best.costs[name] / entry.costs[name] for name, better in _SAVINGS.items()}
+    return join_words(
+        [f"{format_number(factor)} times {better}" for better, factor in factors.items() if factor >= _MIN_FACTOR]
+    )
 
 
-def joined(words: Sequence[str]) -> str:
-    """Words with commas and "and" between them.
+def join_words(words: Sequence[str]) -> str:
+    """Join words with commas and "and".
 
-    >>> joined(["a", "b", "c"])
+    >>> join_words(["a", "b", "c"])
     'a, b and c'
     """
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,14 +1,14 @@
-"""Tables as plain text (which is also Markdown) and bars for the terminal."""
+"""Tables as plain text, which is also Markdown, and bars for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def render_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table with aligned columns: the first to the left, the others to the right.
 
-    >>> print(table(["metric", "value"], [["P@1", "63.7"]]))
+    >>> print(render_table(["metric", "value"], [["P@1", "63.7"]]))
     | metric | value |
     |:-------|------:|
     | P@1    |  63.7 |
@@ -23,10 +23,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), rule, *map(line, rows)])
 
 
-def bar(value: float, largest: float, width: int = 30) -> str:
+def render_bar(value: float, largest: float, width: int = 30) -> str:
     """A bar whose length is a share of the largest value.
 
-    >>> bar(1, 2, width=4)
+    >>> render_bar(1, 2, width=4)
     '██'
     """
     return "█" * round(width * value / largest) if largest > 0 else ""

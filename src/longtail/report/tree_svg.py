@@ -1,4 +1,4 @@
-"""A label tree as a picture: a dendrogram in SVG, the root at the left, labels at the right."""
+"""A label tree as an SVG drawing: the root at the left, labels at the right."""
 
 from __future__ import annotations
 
@@ -8,63 +8,71 @@ from html import escape
 from longtail.kernels import Ints
 from longtail.labelspace.tree import LabelTree
 
-LEAVES = 60  # most rows of a picture
-ROW, STEP, MARGIN, LETTER = 18, 26, 20, 7.0  # pixels: between two rows, between two depths, around, of a letter
-LONGEST = 48  # letters of a name, before it is cut
-STYLE = "path{fill:none;stroke:#8a94a6;stroke-width:1.2}text{font:12px sans-serif;fill:#1d2433}.sum{fill:#5b6575}"
+_MAX_LEAVES = 60  # rows of a drawing
+_ROW_HEIGHT, _DEPTH_WIDTH, _MARGIN, _CHAR_WIDTH = 18, 26, 20, 7.0  # pixels
+_MAX_NAME = 48  # characters
+_N_EXAMPLE_LABELS = 5  # shown for a node whose children are not drawn
+_STYLE = "path{fill:none;stroke:#8a94a6;stroke-width:1.2}text{font:12px sans-serif;fill:#1d2433}.sum{fill:#5b6575}"
 
 
-def tree_svg(tree: LabelTree, names: Sequence[str], counts: Ints | None = None, leaves: int = LEAVES) -> str:
-    """The tree with the names of its labels.
+def draw_tree(tree: LabelTree, names: Sequence[str], counts: Ints | None = None, leaves: int = _MAX_LEAVES) -> str:
+    """Draw a tree with the names of its labels.
 
-    A large tree is drawn from the root down, the node with the most labels opened first, until it has so many ends; what
-    lies below an end is summed up by the number of its labels and the one with the highest of the ``counts`` of samples.
-    Of a root with more children than that, the first are drawn.
+    A large tree is opened from the root down, the node with the most labels first, until it has ``leaves`` ends. An end that
+    is not a label shows its number of labels and the most frequent of them. Of a root with more children, only the first
+    ones are drawn.
 
     >>> tree = LabelTree([2, 2, 0, 0, 0], [-1, -1, 0, 1, 2])
-    >>> tree_svg(tree, ["sea", "iron", "zinc"]).count("<text")
+    >>> draw_tree(tree, ["sea", "iron", "zinc"]).count("<text")
     3
     """
-    sizes, first = tree.summed_up(counts)
-    opened = opened_nodes(tree, sizes, leaves)
-    ends = in_order(tree, opened)
+    opened = _choose_open_nodes(tree, leaves)
+    ends = _list_ends(tree, opened)
     n_more, ends = len(ends) - leaves, ends[:leaves]
     row = {node: float(i) for i, node in enumerate(ends)}
     for node in sorted(opened, reverse=True):  # from below: children have higher numbers
-        mine = [row[c] for c in range(tree.first_child[node], tree.first_child[node + 1]) if c in row]
-        row[node] = (mine[0] + mine[-1]) / 2
-    x = {node: MARGIN + STEP * int(tree.depth[node]) for node in row}
-    y = {node: MARGIN + ROW * at for node, at in row.items()}
+        children = [row[c] for c in range(tree.first_child[node], tree.first_child[node + 1]) if c in row]
+        row[node] = (children[0] + children[-1]) / 2
+    x = {node: _MARGIN + _DEPTH_WIDTH * int(tree.depth[node]) for node in row}
+    y = {node: _MARGIN + _ROW_HEIGHT * at for node, at in row.items()}
     lines = [f'<path d="M{x[up]} {y[up]:g}V{y[node]:g}H{x[node]}"/>' for node in row if (up := int(tree.parent[node])) >= 0]
-    shown = {node: shortened(names[first[node]]) for node in ends}
-    titles = {node: f"{sizes[node]:,} labels: {name}, …" if tree.n_children[node] else name for node, name in shown.items()}
+    titles = {node: _title(tree, node, names, counts) for node in ends}
     for node, text in titles.items():
         kind = ' class="sum"' if tree.n_children[node] else ""
         lines.append(f'<text x="{x[node] + 5}" y="{y[node] + 4:g}"{kind}>{escape(text)}</text>')
     if n_more > 0:
-        lines.append(f'<text x="{MARGIN + STEP + 5}" y="{MARGIN + ROW * leaves + 4}" class="sum">… {n_more:,} more</text>')
-    width = max(x[node] + 5 + LETTER * len(text) for node, text in titles.items()) + MARGIN
-    size = f'width="{width:.0f}" height="{2 * MARGIN + ROW * (len(ends) - (n_more <= 0))}"'
-    style = f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
+        place = f'x="{_MARGIN + _DEPTH_WIDTH + 5}" y="{_MARGIN + _ROW_HEIGHT * leaves + 4}"'
+        lines.append(f'<text {place} class="sum">… {n_more:,} more</text>')
+    width = max(x[node] + 5 + _CHAR_WIDTH * len(text) for node, text in titles.items()) + _MARGIN
+    size = f'width="{width:.0f}" height="{2 * _MARGIN + _ROW_HEIGHT * (len(ends) - (n_more <= 0))}"'
+    style = f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}', *lines, "</svg>"]) + "\n"
 
 
-def opened_nodes(tree: LabelTree, sizes: Ints, leaves: int) -> set[int]:
-    """The inner nodes whose children are drawn: those with the most labels, as long as there is room for the children."""
+def _title(tree: LabelTree, node: int, names: Sequence[str], counts: Ints | None) -> str:
+    labels = tree.list_labels(node, counts)
+    shown = ", ".join(_shorten(names[label]) for label in labels[:_N_EXAMPLE_LABELS])
+    if not tree.n_children[node]:
+        return shown
+    return f"{len(labels):,} labels: {shown}" + (", …" if len(labels) > _N_EXAMPLE_LABELS else "")
+
+
+def _choose_open_nodes(tree: LabelTree, leaves: int) -> set[int]:
+    """The inner nodes whose children are drawn: those with the most labels, as long as their children fit."""
     opened, n_ends = {0}, int(tree.n_children[0])
-    reach = [child for child in range(1, 1 + n_ends) if tree.n_children[child]]
-    while reach:
-        node = max(reach, key=lambda node: (int(sizes[node]), -node))
-        reach.remove(node)
+    candidates = [child for child in range(1, 1 + n_ends) if tree.n_children[child]]
+    while candidates:
+        node = max(candidates, key=lambda node: (int(tree.n_labels_below[node]), -node))
+        candidates.remove(node)
         if n_ends + tree.n_children[node] - 1 <= leaves:
             opened.add(node)
             n_ends += int(tree.n_children[node]) - 1
-            reach += [c for c in range(tree.first_child[node], tree.first_child[node + 1]) if tree.n_children[c]]
+            candidates += [c for c in range(tree.first_child[node], tree.first_child[node + 1]) if tree.n_children[c]]
     return opened
 
 
-def in_order(tree: LabelTree, opened: set[int]) -> list[int]:
-    """The ends of the picture from top to bottom."""
+def _list_ends(tree: LabelTree, opened: set[int]) -> list[int]:
+    """The ends of the drawing from top to bottom."""
     ends, stack = [], [0]
     while stack:
         node = stack.pop()
@@ -75,6 +83,5 @@ def in_order(tree: LabelTree, opened: set[int]) -> list[int]:
     return ends
 
 
-def shortened(name: str) -> str:
-    """A name that does not make the picture much wider than the others."""
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+def _shorten(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"

@@ -1,10 +1,9 @@
-"""Exact top-k over label vectors by inner product, with less work than computing all of it.
+"""Exact top-k over label vectors by inner product, with less work than computing every score.
 
-A rough value of each inner product is computed first: in whole numbers for a few queries, by matrix multiplication for
-many. Only labels that may still be among the best, by a proven bound on the error, get their score computed in full. Both
-ways therefore give the same result, bit by bit.
+Every inner product is first approximated: with integers for a few queries, by matrix multiplication for many. Only labels
+that may still be among the best, by a proven bound on the error, get their score computed in full. Both ways therefore give
+bit-identical results.
 """
-# mypy: disable-error-code="assignment,arg-type,return-value,no-any-return"
 
 from __future__ import annotations
 
@@ -14,24 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.kernels import Floats, Ints, fast_kernel, kernel, parallel
-from longtail.search.beam import NEVER, insert
-from longtail.topk import NO_LABEL, TopK
+from longtail.kernels import Floats, Ints, fast_kernel, kernel, map_parallel
+from longtail.search.topk_kernels import insert_topk, make_empty_topk
+from longtail.topk import TopK
 
-FEW = 4  # queries; one by one they are faster than a matrix multiplication
-QUERIES, LABELS = 256, 4096  # of one block: its scores stay in the cache
-MOST_CODE, MOST_QUERY = 127, 32767
-ROUNDING = 2.0**-24  # largest relative error of one float32 operation
-TINY = 1e-30  # below it, numbers may vanish
-UP = 1 + 1e-6  # makes up for rounding down a bound
+_MAX_SINGLE_QUERIES = 4  # up to this many, one query after the other is faster than a matrix multiplication
+_QUERIES_PER_BLOCK, _LABELS_PER_BLOCK = 256, 4096  # the scores of one block stay in the cache
+_MAX_LABEL_CODE, _MAX_QUERY_CODE = 127, 32767  # of int8 and int16
+_FLOAT32_ERROR = 2.0**-24  # largest relative error of one float32 operation
+_UNDERFLOW = 1e-30  # smaller values may be lost in products
+_ROUND_UP = 1 + 1e-6  # corrects a bound that may have been rounded down
 
-Codes = NDArray[np.int8]
-Query = NDArray[np.int16]
+_LabelCodes = NDArray[np.int8]
+_QueryCodes = NDArray[np.int16]
 
 
 @dataclass(frozen=True)
 class ExactIndex:
-    """Label vectors, and the same in 8 bits with what the rounding took away.
+    """Label vectors with an 8-bit copy and the error that its rounding makes.
 
     >>> V = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> ExactIndex.build(V).topk(np.array([[2, 1]], np.float32), 2).ids.tolist()
@@ -39,107 +38,107 @@ class ExactIndex:
     """
 
     V: Floats  # [n_labels, d]
-    codes: Codes  # [n_labels, d]
+    codes: _LabelCodes  # [n_labels, d]
     scale: Floats  # [n_labels] V ≈ scale · codes
-    error: Floats  # [n_labels] length of V − scale · codes
-    longest: float  # no vector is longer, rounded or not
+    error: Floats  # [n_labels] ‖V − scale · codes‖
+    max_norm: float  # bound on the norms of all vectors, before and after rounding
 
     @classmethod
     def build(cls, V: Floats) -> ExactIndex:
-        """Round the vectors; V itself is kept, not copied."""
+        """Round the vectors to 8 bits. V is stored, not copied."""
         codes, scale = np.empty(V.shape, np.int8), np.empty(len(V), np.float32)
-        error, length = np.empty(len(V), np.float32), np.empty(len(V), np.float32)
-        round_rows(V, codes, scale, error, length)
-        return cls(V, codes, scale, error, float(length.max(initial=0)))
+        error, norm = np.empty(len(V), np.float32), np.empty(len(V), np.float32)
+        _round_labels(V, codes, scale, error, norm)
+        return cls(V, codes, scale, error, float(norm.max(initial=0)))
 
     def topk(self, Q: Floats, k: int, threads: int | None = None) -> TopK:
-        """The k labels with the largest inner products; ties go to the smaller id."""
-        if len(Q) > FEW:
-            return blockwise_topk(self.V, Q, k, threads)
-        ids, scores = empty_topk(len(Q), k)
+        """The k labels with the largest inner products; ties are broken by the smaller id."""
+        if len(Q) > _MAX_SINGLE_QUERIES:
+            return search_blockwise(self.V, Q, k, threads)
+        ids, scores = make_empty_topk(len(Q), k)
         for i in range(len(Q)):
-            q_codes, step, length, lost = rounded_query(Q[i])
-            slack = self.longest * (length * rounding(Q.shape[1]) + lost) * UP + TINY
-            scan_rows(Q[i], q_codes, step, length, slack, self.V, self.codes, self.scale, self.error, ids[i], scores[i])
+            q_codes, step, norm, lost = round_query(Q[i])
+            slack = self.max_norm * (norm * _bound_rounding(Q.shape[1]) + lost) * _ROUND_UP + _UNDERFLOW
+            scan_labels(Q[i], q_codes, step, norm, slack, self.V, self.codes, self.scale, self.error, ids[i], scores[i])
         return TopK(ids, scores)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """As stored: the vectors alone, the rest is quickly made."""
+        """The arrays to save: the vectors only, since the rest is computed quickly."""
         return {"vectors": self.V}
 
     @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]]) -> ExactIndex:
-        """From what ``state`` gave."""
+    def from_state(cls, state: dict[str, NDArray[Any]]) -> ExactIndex:
+        """The inverse of ``state``."""
         return cls.build(state["vectors"])
 
 
-def blockwise_topk(V: Floats, Q: Floats, k: int, threads: int | None = None) -> TopK:
-    """The same for many queries, from the vectors alone. The matrix multiplications have threads of their own.
+def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None) -> TopK:
+    """The k labels with the largest inner products, by blocks of queries and labels; for many queries.
 
-    >>> blockwise_topk(np.eye(3, dtype=np.float32), np.array([[0, 1, 2]], np.float32), k=2).ids.tolist()
+    :param V: [n_labels, d] Label vectors.
+    :param Q: [n_queries, d] Queries.
+    :param threads: Threads that share the queries. The matrix multiplications may use more.
+
+    >>> search_blockwise(np.eye(3, dtype=np.float32), np.array([[0, 1, 2]], np.float32), k=2).ids.tolist()
     [[2, 1]]
     """
-    ids, scores = empty_topk(len(Q), k)
+    ids, scores = make_empty_topk(len(Q), k)
 
     def work(start: int) -> None:
-        part = slice(start, start + QUERIES)
+        part = slice(start, start + _QUERIES_PER_BLOCK)
         block = Q[part]
-        lengths, filled = row_lengths(block), np.zeros(len(block), np.int32)
-        for first in range(0, len(V), LABELS):
-            labels = V[first : first + LABELS]
+        norms, n_found = _compute_norms(block), np.zeros(len(block), np.int32)
+        for first in range(0, len(V), _LABELS_PER_BLOCK):
+            labels = V[first : first + _LABELS_PER_BLOCK]
             rough = block @ labels.T  # [queries, labels]
-            slack = 2 * rounding(V.shape[1]) * row_lengths(labels).max() * lengths + TINY  # of rough and of the score
-            keep_best(block, labels, rough, slack, first, filled, ids[part], scores[part])
+            # Twice, as both the rough product and the score itself are rounded.
+            slack = 2 * _bound_rounding(V.shape[1]) * _compute_norms(labels).max() * norms + _UNDERFLOW
+            _insert_block(block, labels, rough, slack, first, n_found, ids[part], scores[part])
 
-    for _ in parallel(work, range(0, len(Q), QUERIES), threads if len(Q) > QUERIES else 1):
+    for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads if len(Q) > _QUERIES_PER_BLOCK else 1):
         pass
     return TopK(ids, scores)
 
 
-def rounding(d: int) -> float:
-    """The largest error of an inner product in float32 of two vectors of length 1, with some room."""
-    return (d + 8) * ROUNDING * UP
+def _bound_rounding(d: int) -> float:
+    """Bound on the rounding error of a float32 inner product of two unit vectors of dimension d, with some margin."""
+    return (d + 8) * _FLOAT32_ERROR * _ROUND_UP
 
 
-def row_lengths(V: Floats) -> NDArray[np.float64]:
-    """The length of each row."""
-    return np.sqrt(np.einsum("nd,nd->n", V, V, dtype=np.float64))
-
-
-def empty_topk(n: int, k: int) -> tuple[Ints, Floats]:
-    """Tables of ids and scores in which nothing has been found yet."""
-    return np.full((n, k), NO_LABEL, np.int32), np.full((n, k), NEVER, np.float32)
+def _compute_norms(V: Floats) -> NDArray[np.float64]:
+    norms: NDArray[np.float64] = np.sqrt(np.einsum("nd,nd->n", V, V, dtype=np.float64))
+    return norms
 
 
 @kernel
-def round_rows(V: Floats, codes: Codes, scale: Floats, error: Floats, length: Floats) -> None:
-    """Each row in 8 bits, and the lengths of what is lost and of the row, rounded or not; both never too small."""
+def _round_labels(V: Floats, codes: _LabelCodes, scale: Floats, error: Floats, norm: Floats) -> None:
+    """Fill the 8-bit codes of each row, and upper bounds on the norm of the rounding error and of the row itself."""
     for i in range(len(V)):
-        most = 0.0
+        largest = 0.0
         for j in range(V.shape[1]):
-            most = max(most, abs(float(V[i, j])))
-        step = np.float32(most / MOST_CODE) if most > TINY else np.float32(0)
+            largest = max(largest, abs(float(V[i, j])))
+        step = np.float32(largest / _MAX_LABEL_CODE) if largest > _UNDERFLOW else np.float32(0)
         lost, square = 0.0, 0.0
         for j in range(V.shape[1]):
             code = np.rint(V[i, j] / step) if step > 0 else 0.0
             codes[i, j] = np.int8(code)
             lost += (V[i, j] - float(step) * code) ** 2
             square += float(V[i, j]) ** 2
-        scale[i], error[i], length[i] = step, np.sqrt(lost) * UP, (np.sqrt(square) + np.sqrt(lost)) * UP
+        scale[i], error[i], norm[i] = step, np.sqrt(lost) * _ROUND_UP, (np.sqrt(square) + np.sqrt(lost)) * _ROUND_UP
 
 
 @kernel
-def rounded_query(q: Floats) -> tuple[Query, float, float, float]:
-    """A query in 16 bits, the size of a step, its length, and the length of what is lost.
+def round_query(q: Floats) -> tuple[_QueryCodes, float, float, float]:
+    """Round a query to 16 bits. Returns its codes, the size of a step, its norm, and the norm of the rounding error.
 
-    A sum of products with 8-bit numbers must fit into 32 bits, so a wide query gets fewer steps.
+    A sum of products with 8-bit codes must fit into 32 bits, so queries of large dimension get fewer steps.
     """
-    most, square = 0.0, 0.0
+    largest, square = 0.0, 0.0
     for j in range(len(q)):
-        most = max(most, abs(float(q[j])))
+        largest = max(largest, abs(float(q[j])))
         square += float(q[j]) ** 2
-    steps = min(MOST_QUERY, (2**31 - 1) // ((MOST_CODE + 1) * len(q)))
-    step = most / steps if most > TINY else 0.0
+    steps = min(_MAX_QUERY_CODE, (2**31 - 1) // ((_MAX_LABEL_CODE + 1) * len(q)))
+    step = largest / steps if largest > _UNDERFLOW else 0.0
     codes = np.empty(len(q), np.int16)
     lost = 0.0
     for j in range(len(q)):
@@ -150,8 +149,8 @@ def rounded_query(q: Floats) -> tuple[Query, float, float, float]:
 
 
 @fast_kernel
-def inner(a: Floats, b: Floats) -> float:
-    """The inner product; the one place where scores come from."""
+def inner_product(a: Floats, b: Floats) -> np.float32:
+    """The inner product in float32. All scores are computed here, so that they are bit-identical in every search."""
     total = np.float32(0)
     for j in range(len(a)):
         total += a[j] * b[j]
@@ -159,34 +158,34 @@ def inner(a: Floats, b: Floats) -> float:
 
 
 @kernel
-def scan_rows(
-    q: Floats, q_codes: Query, step: float, length: float, slack: float,
-    V: Floats, codes: Codes, scale: Floats, error: Floats, ids: Ints, scores: Floats,
+def scan_labels(
+    q: Floats, q_codes: _QueryCodes, step: float, norm: float, slack: float,
+    V: Floats, codes: _LabelCodes, scale: Floats, error: Floats, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
     """Fill ids and scores [k] with the best labels of one query.
 
-    q·v = q̂·v̂ + q·(v − v̂) + (q − q̂)·v̂, where ^ is after rounding: the second term is at most |q| |v − v̂|, and ``slack``
-    covers the third and the rounding of float32.
+    q·v = q̂·v̂ + q·(v − v̂) + (q − q̂)·v̂, where ^ marks rounded vectors. The second term is at most ‖q‖ ‖v − v̂‖, and
+    ``slack`` bounds the third and the rounding of float32.
     """
-    filled, last = 0, len(ids) - 1
+    n_found, last = 0, len(ids) - 1
     for i in range(len(V)):
         total = np.int32(0)
         for j in range(len(q)):
             total = np.int32(total + np.int32(q_codes[j]) * np.int32(codes[i, j]))
-        most = step * scale[i] * total + length * error[i] + slack
-        if most > scores[last]:  # an equal score would not do: labels come by ascending id
-            filled = insert(i, inner(q, V[i]), ids, scores, filled)
+        bound = step * scale[i] * total + norm * error[i] + slack
+        if bound > scores[last]:  # labels come by ascending id, so one with an equal score would not be kept
+            n_found = insert_topk(i, inner_product(q, V[i]), ids, scores, n_found)
 
 
 @kernel
-def keep_best(
-    Q: Floats, V: Floats, rough: Floats, slack: NDArray[np.float64], first: int, filled: Ints, ids: Ints, scores: Floats
+def _insert_block(
+    Q: Floats, V: Floats, rough: Floats, slack: NDArray[np.float64], first: int, n_found: Ints, ids: Ints, scores: Floats
 ) -> None:
-    """Add the labels first, first + 1, … of the rows of V to the best so far of each query."""
+    """Insert the labels ``first``, ``first + 1``, … with vectors V into the best so far of each query."""
     last = ids.shape[1] - 1
     for i in range(len(Q)):
         least = scores[i, last] - slack[i]
         for j in range(len(V)):
             if rough[i, j] > least:
-                filled[i] = insert(first + j, inner(Q[i], V[j]), ids[i], scores[i], filled[i])
+                n_found[i] = insert_topk(first + j, inner_product(Q[i], V[j]), ids[i], scores[i], n_found[i])
                 least = scores[i, last] - slack[i]

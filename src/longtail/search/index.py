@@ -1,5 +1,4 @@
-"""The one way to search label vectors: exact for few labels, approximate for many."""
-# mypy: disable-error-code="arg-type,return-value"
+"""LabelIndex: search over label vectors, exact for few labels and approximate for many."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from longtail.search.ann import CellIndex
 from longtail.search.exact import ExactIndex
 from longtail.topk import TopK
 
-EXACT_UP_TO = 20_000  # labels; up to here, computing all scores is about as fast
-LARGEST = 1e15  # products of such numbers, added up, still fit into float32
+_MAX_EXACT_LABELS = 20_000  # up to here, exact search is about as fast as approximate search
+_MAX_VALUE = 1e15  # sums of products of such values still fit into float32
 
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """Label vectors made ready for search by inner product.
+    """Label vectors prepared for search by inner product.
 
     >>> index = LabelIndex.build(np.array([[1, 0], [0, 1], [1, 1]]))
     >>> best = index.topk(np.array([[2, 1], [-1, 1]]), k=2)
@@ -36,26 +35,28 @@ class LabelIndex:
         cls,
         V: ArrayLike,
         *,
-        exact_up_to: int = EXACT_UP_TO,
+        exact_up_to: int = _MAX_EXACT_LABELS,
         recall: float = 0.99,
         queries: ArrayLike | None = None,
         seed: int = 0,
     ) -> LabelIndex:
-        """Make an index of label vectors V [n_labels, d].
+        """Build an index of label vectors.
 
-        exact_up_to: with more labels, the search is approximate. recall: the share of the true ten best that it should
-        find. queries: vectors [n, d] such as will be asked for, which tell how far it must search; label vectors if left
-        out. seed: makes it reproducible. V is not copied if it is a float32 array already.
+        :param V: [n_labels, d] Label vectors. A float32 array is stored without a copy.
+        :param exact_up_to: With more labels than this, the search is approximate.
+        :param recall: The share of the exact top 10 that approximate search should find.
+        :param queries: [n, d] Typical queries, from which the index learns how far it must search. None: label vectors.
+        :param seed: Seed of the approximate index.
         """
         if not 0 < recall <= 1:
             raise SettingError(f"recall is {recall}", hint="It must be above 0 and at most 1")
-        V = checked_vectors(V, "label vectors")
+        V = check_vectors(V, "label vectors")
         if not V.size:
-            raise DataError(f"the label vectors have the shape {V.shape}", hint="Give at least one label and one column")
+            raise DataError(f"the label vectors have the shape {V.shape}", hint="Give at least one label and one dimension")
         if len(V) <= exact_up_to:
             return cls(ExactIndex.build(V))
         if queries is not None:
-            queries = checked_vectors(queries, "queries", V.shape[1])
+            queries = check_vectors(queries, "queries", V.shape[1])
         return cls(CellIndex.build(V, seed=seed, recall=recall, queries=queries))
 
     @property
@@ -63,48 +64,55 @@ class LabelIndex:
         """Number of label vectors."""
         return len(self.search.V)
 
-    def vector(self, label: int | np.integer[Any]) -> Floats:
+    def get_vector(self, label: int | np.integer[Any]) -> Floats:
         """The vector of a label [d]."""
         vector: Floats = self.search.V[label]
         return vector
 
     def topk(self, Q: ArrayLike, k: int, threads: int | None = None) -> TopK:
-        """The k labels with the largest inner products for each query [n, d], and all labels if there are fewer."""
+        """The k labels with the largest inner products for each query [n, d], or all labels if there are fewer."""
         if k < 1:
-            raise SettingError(f"k is {k}", hint="It must be at least 1")
-        Q = checked_vectors(Q, "queries", self.search.V.shape[1])
+            raise SettingError(f"k is {k}", hint="It must be a positive integer")
+        Q = check_vectors(Q, "queries", self.search.V.shape[1])
         return self.search.topk(Q, min(k, self.n_labels), threads)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All of it as plain arrays."""
+        """The arrays to save."""
         return self.search.state()
 
     @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]]) -> LabelIndex:
-        """From what ``state`` gave."""
+    def from_state(cls, state: dict[str, NDArray[Any]]) -> LabelIndex:
+        """The inverse of ``state``."""
         kind = CellIndex if "centres" in state else ExactIndex
-        return cls(kind.restored(state))
+        return cls(kind.from_state(state))
 
 
-def checked_vectors(V: ArrayLike, name: str, width: int | None = None) -> Floats:
-    """A float32 table of finite numbers, of this width if one is given."""
-    V = np.asarray(V)
-    if V.ndim != 2 or V.dtype.kind not in "fiub":
-        found = f"the {name} are an array of {V.dtype} with {V.ndim} dimensions"
-        raise DataError(found, hint="Give a table of numbers, a row for each vector")
-    if width is not None and V.shape[1] != width:
-        raise DataError(f"the {name} have {V.shape[1]} columns", hint=f"The label vectors have {width}")
-    V = np.ascontiguousarray(V, np.float32)
-    if (row := first_bad(V)) >= 0:
-        raise DataError(f"the {name} hold a number that is not finite, or too large", where=f"row {row}")
-    return V
+def check_vectors(V: ArrayLike, name: str, dimension: int | None = None) -> Floats:
+    """Convert vectors to a contiguous float32 array.
+
+    :param V: [n, d] Vectors.
+    :param name: What they are, for error messages.
+    :param dimension: The d that they must have, if any.
+    :raises DataError: If they are not a matrix of finite numbers of that dimension.
+    """
+    array = np.asarray(V)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        found = f"the {name} are an array of {array.dtype} with {array.ndim} dimensions"
+        raise DataError(found, hint="Give a two-dimensional array of numbers with one row per vector")
+    if dimension is not None and array.shape[1] != dimension:
+        raise DataError(f"the {name} have dimension {array.shape[1]}", hint=f"The label vectors have dimension {dimension}")
+    vectors: Floats = np.ascontiguousarray(array, np.float32)
+    if (row := _find_invalid_row(vectors)) >= 0:
+        hint = f"Give finite numbers of at most {_MAX_VALUE:g}"
+        raise DataError(f"the {name} contain a number that is not finite or too large", where=f"row {row}", hint=hint)
+    return vectors
 
 
 @kernel
-def first_bad(V: Floats) -> int:
-    """The first row with NaN, infinity or a number too large; -1 if all are well."""
+def _find_invalid_row(V: Floats) -> int:
+    """The first row with NaN, infinity or too large a value; -1 if there is none."""
     for i in range(len(V)):
         for j in range(V.shape[1]):
-            if not abs(V[i, j]) <= LARGEST:
+            if not abs(V[i, j]) <= _MAX_VALUE:
                 return i
     return -1

@@ -1,4 +1,4 @@
-"""Why a label: the parts of a text, or of a feature vector, that speak for it or against it."""
+"""Explanations: the parts of a text or feature vector that are evidence for a label or against it."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from longtail.model import Spans
+from longtail.html import format_table
+from longtail.model import PartWeights
 
 WORD = re.compile(r"\w+")
-WHOLE = "the text as a whole"  # of a part without a place, as the vector of an encoder
+WHOLE_TEXT = "the text as a whole"  # name of a part without a place, such as the vector of an encoder
+_WORDS_SHOWN = 10  # in notebooks
 
 
 class Part(NamedTuple):
     """A part of a sample: the characters [start, end) of a text, or one feature, whose number is the start."""
 
-    text: str  # the characters, or the number
-    weight: float  # above 0: it speaks for the label
+    text: str  # the characters, or the number of the feature
+    weight: float  # positive: evidence for the label
     start: int
     end: int
 
     @property
     def term(self) -> str:
-        """The words of the text, in small letters."""
+        """The words of the part in lower case."""
         return " ".join(WORD.findall(self.text.lower())) or self.text
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What speaks for a label and against it. Parts may overlap: word pairs are parts, too."""
+    """The evidence for a label and against it. Parts may overlap: word pairs are parts, too."""
 
     label: str
     score: float
     weights_meaning: str
-    parts: tuple[Part, ...]  # the most important first; what has no weight is left out
+    parts: tuple[Part, ...]  # the most important first; parts without weight are left out
 
     @property
     def words(self) -> list[tuple[str, float]]:
-        """Different words (or word pairs, or features) with their weights, added up; the most important first.
+        """Distinct words (or word pairs, or features) with the sums of their weights; the most important first.
 
         >>> Explanation("fruit", 1, "", (Part("Apple", 0.5, 0, 5), Part("pie", 0.75, 6, 9), Part("apple", 0.5, 9, 14))).words
         [('apple', 1.0), ('pie', 0.75)]
@@ -49,13 +51,17 @@ class Explanation:
             total[part.term] = total.get(part.term, 0.0) + part.weight
         return sorted(total.items(), key=lambda pair: -abs(pair[1]))
 
+    def _repr_html_(self) -> str:
+        rows = [[word, f"{weight:+.3g}"] for word, weight in self.words[:_WORDS_SHOWN]]
+        return format_table(rows, (self.label, f"{self.score:.3g}"), self.weights_meaning)
 
-def parts(one: Any, spans: Spans) -> tuple[Part, ...]:
-    """The parts of a text (or of a row of features), named and in order of importance."""
-    starts, ends, weights = spans
+
+def build_parts(sample: Any, weights: PartWeights) -> tuple[Part, ...]:
+    """Name the parts of a text, or of a matrix of one row, and sort them by importance."""
+    starts, ends, values = weights
     out = [
-        Part((one[start:end] or WHOLE) if isinstance(one, str) else str(start), weight, start, end)
-        for start, end, weight in zip(starts.tolist(), ends.tolist(), np.asarray(weights, float).tolist(), strict=True)
+        Part((sample[start:end] or WHOLE_TEXT) if isinstance(sample, str) else str(start), weight, start, end)
+        for start, end, weight in zip(starts.tolist(), ends.tolist(), np.asarray(values, float).tolist(), strict=True)
         if weight
     ]
     return tuple(sorted(out, key=lambda part: (-abs(part.weight), part.start, part.end)))

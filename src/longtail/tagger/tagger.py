@@ -1,33 +1,39 @@
-"""The tagger: features + model + label names. The one object that is trained, measured, saved, loaded and served."""
+"""The tagger: features, model and label names as one object that is fitted, evaluated, saved, loaded and served."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.csr import check_features
-from longtail.data.dataset import Dataset, Labels, checked_text
+from longtail.data.dataset import Labels
 from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
+from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf
+from longtail.html import format_table
 from longtail.kernels import Floats
-from longtail.labelspace.propensity import DEFAULT, inverse_propensity
+from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
-from longtail.metrics.ranking import KS, per_sample
-from longtail.metrics.sets import best_threshold
-from longtail.model import Model, count
+from longtail.metrics.ranking import DEFAULT_KS
+from longtail.metrics.sets import choose_threshold
+from longtail.model import Model, count_samples
 from longtail.nn.hybrid import Hybrid
-from longtail.pipeline import Pipeline
-from longtail.progress import SILENT, Progress
+from longtail.pipeline import Pipeline, join_topk
+from longtail.progress import Progress, resolve_progress
+from longtail.registry import DEFAULT_METHOD
+from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, load_bundle, save_bundle
-from longtail.tagger.explanation import Explanation, parts
+from longtail.tagger.explanation import Explanation, build_parts
+from longtail.tagger.inputs import align_data, check_inputs, to_dataset
 from longtail.topk import NO_LABEL, TopK
 
-TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # lifts of rare labels that are tried
+Inputs: TypeAlias = Iterable[str] | sp.csr_array | Encoded
+_CONFIGURABLE = ("threads", "device")
+THRESHOLD_K = 100  # labels per validation sample among which the threshold is chosen
 
 
 class Tag(NamedTuple):
@@ -38,233 +44,274 @@ class Tag(NamedTuple):
 
 
 class Tagger:
-    """Text (or a feature vector) in, label names out.
+    """Texts (or feature vectors) in, label names out.
 
-    >>> from longtail import Dataset
-    >>> data = Dataset.from_texts(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
-    >>> tagger = Tagger("ovr", min_df=1).fit(data)
+    >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
     >>> tagger.predict(["a green apple"], k=1)[0][0].label
     'fruit'
+    >>> tagger
+    Tagger("ovr+min_df=1", fitted on 3 samples, 2 labels)
     """
 
-    def __init__(self, method: str = "ovr", *, preset: str | None = None, **settings: Any) -> None:
-        """Choose a method, a preset of it (``best`` if none is named), and settings of it or of its text features.
+    def __init__(
+        self,
+        method: str | MethodSpec = DEFAULT_METHOD,
+        *,
+        preset: str | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Build a tagger. A wrong name or value raises a ``SettingError``.
 
-        For methods that take feature vectors, ``dense`` names a pretrained encoder whose vectors stand beside those of
-        TF-IDF (``models.hybrid``), and ``code`` writes the features as so many numbers first, by a linear autoencoder.
+        :param method: A method (``"plt"``), a spec with preset and settings (``"plt:bonsai+beam=50"``), or a ``MethodSpec``.
+            ``longtail methods`` lists them.
+        :param preset: A preset of the method. None: ``best``.
+        :param seed: Seed of everything random.
+        :param threads: Threads. None: all cores.
+        :param settings: Further settings of the method or of its features, by name.
         """
-        self.pipeline = Pipeline(method, preset=preset, **settings)
-        self.threshold = self.model.natural_threshold
+        spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
+        self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
+        self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
         self.reads_texts = True
-        self.labels: Labels | None = None
+        self._labels: Labels | None = None
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float) -> Self:
+        """Build a fitted tagger from a fitted pipeline."""
+        tagger = cls.__new__(cls)
+        tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.threshold = pipeline, labels, reads_texts, threshold
+        return tagger
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The method with the preset and the settings that were asked for."""
+        return self.pipeline.spec
 
     @property
     def method(self) -> str:
-        """Its name."""
-        return self.pipeline.method
+        """The name of the method."""
+        return self.spec.method
 
     @property
     def model(self) -> Model:
-        """The model, which reads features."""
+        """The model, without its features."""
         return self.pipeline.model
 
     @property
     def features(self) -> Tfidf | Hybrid | Normaliser | None:
-        """What makes feature vectors of the inputs."""
-        return self.pipeline.features
+        """The fitted features; None before ``fit`` and for methods that read texts."""
+        return getattr(self.pipeline.extractor, "features", None)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, *, progress: Progress = SILENT) -> Self:
-        """Learn. With ``valid``, the threshold from which labels are on is the one with the best micro-F1 there."""
-        # Everything is learned aside and taken over at the end, so that a failed fit leaves the tagger as it was.
-        pipeline, held_out = self.pipeline.unfitted(), None
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the tagger is fitted."""
+        return self._labels is not None
+
+    @property
+    def labels(self) -> Labels:
+        """The labels that the tagger was fitted on."""
+        if self._labels is None:
+            raise LongtailError("this tagger is not fitted yet", hint="Call fit() first")
+        return self._labels
+
+    def fit(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        valid: Any = None,
+        text: str = "text",
+        progress: Progress | bool | None = None,
+    ) -> Self:
+        """Fit the features and the model. If it fails, the tagger stays as it was.
+
+        :param data: A ``Dataset``; or texts; or feature vectors; or a data frame.
+        :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a data
+            frame, the column with the labels (None: ``labels``).
+        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. It sets the
+            threshold of ``predict_sets`` to the one with the best micro-F1, and stops the training of networks early.
+        :param text: For a data frame, the column with the texts.
+        :param progress: Whether to show progress bars. None: in terminals and notebooks.
+        """
+        train, display = to_dataset(data, labels, text=text), resolve_progress(progress)
+        pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
+        pipeline.model.check_valid(valid)
         if valid is not None:
-            known = comparable(valid, data.labels).Y[:, : data.n_labels]
-            held_out = (checked_inputs(valid.inputs, data.texts is not None), known)
-        wants_tail = getattr(pipeline.model, "wants_tail", False)
-        if wants_tail and held_out is None:
-            raise SettingError("tail=auto needs validation data", hint="Give some with --valid, or a number for tail")
-        pipeline.fit(data.inputs, data.Y, held_out, labels=data.labels, source=data.source, progress=progress)
-        threshold = pipeline.model.natural_threshold
-        if held_out is not None:
-            X = pipeline.read(held_out[0])
-            if wants_tail:
-                choose_tail(pipeline.model, X, held_out[1])
-            threshold = best_threshold(pipeline.model.topk(X, 100), held_out[1])
-        self.pipeline, self.labels, self.threshold = pipeline, data.labels, threshold
-        self.reads_texts = data.texts is not None
+            column = labels if isinstance(labels, str) else None
+            inputs, known = valid if isinstance(valid, tuple) else (valid, column)
+            aligned = align_data(to_dataset(inputs, known, text=text), train.labels)
+            held_out = (check_inputs(aligned.inputs, train.texts is not None), aligned.Y[:, : train.n_labels])
+        X = pipeline.fit_features(train.inputs, source=train.source, progress=display)
+        encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
+        pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
+        threshold = pipeline.model.default_threshold
+        if encoded is not None:
+            threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
+        self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
+        self.reads_texts = train.texts is not None
         return self
 
-    def topk(self, inputs: Sequence[str] | sp.csr_array, k: int = 5) -> TopK:
-        """The k best label ids of each text or feature vector."""
-        return self.pipeline.topk(self._checked(inputs), k)
+    def encode(self, inputs: Inputs) -> Encoded:
+        """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
 
-    def predict(self, inputs: Iterable[str] | sp.csr_array, k: int = 5) -> list[list[Tag]]:
-        """The k best labels of each text or feature vector, by name."""
-        best = self.topk(inputs, k)
-        names = self.known_labels.names
+        >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose"], [["fruit"], ["flower"]])
+        >>> encoded = tagger.encode(["an apple", "nothing known"])
+        >>> tagger.predict(encoded, k=1)[0][0].label, tagger.n_unknown(encoded)
+        ('fruit', 1)
+        """
+        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs))
+
+    def topk(self, inputs: Inputs, k: int = 5) -> TopK:
+        """Return the ids of the k best labels of each text or feature vector, with their scores."""
+        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs)])
+
+    def predict(self, inputs: Inputs, k: int = 5) -> list[list[Tag]]:
+        """Return the k best labels of each text or feature vector, by name."""
+        best, names = self.topk(inputs, k), self.labels.names
         return [
             [Tag(names[i], score) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
 
-    def explain(self, one: str | sp.csr_array, label: str | None = None) -> Explanation:
-        """Why a text, or a row of features, gets a label: by default its best one.
+    def predict_sets(self, inputs: Inputs) -> sp.csr_array:
+        """Return an indicator matrix of all labels whose score reaches the threshold."""
+        sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
+        return sp.vstack(sets, format="csr")
 
-        >>> from longtail import Dataset
-        >>> data = Dataset.from_texts(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
-        >>> tagger = Tagger("ovr", min_df=1, ngrams=1).fit(data)
+    def n_unknown(self, inputs: Inputs) -> int:
+        """Return how many inputs have no known word or feature; all of them get the same labels."""
+        return sum(batch.n_unknown for batch in self._batches(inputs))
+
+    def novelty(self, inputs: Inputs) -> Floats:
+        """Return how unlike the training data each input is [n]: the share of it that an autoencoder cannot reconstruct."""
+        return np.concatenate([self.pipeline.novelty(batch) for batch in self._batches(inputs)])
+
+    def explain(self, sample: str | sp.csr_array, label: str | None = None) -> Explanation:
+        """Explain why a text or feature vector gets a label; None: its best label.
+
+        >>> texts, labels = ["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]]
+        >>> tagger = Tagger("ovr", min_df=1, ngrams=1).fit(texts, labels)
         >>> [word for word, weight in tagger.explain("An apple, red", "fruit").words]
         ['apple', 'red']
         """
         if label is None:
-            return self.explanations(one, 1)[0]
-        labels, sample = self.known_labels, self._one(one)
+            return self.explain_topk(sample, 1)[0]
+        labels, encoded = self.labels, self._encode_one(sample)
         if label not in labels.ids:
             raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
         number = labels.ids[label]
         if not self.model.label_counts[number]:
-            found = f'no sample that the tagger has learned from has the label "{label}"'
-            raise SettingError(found, hint="It is never predicted, so there is nothing to explain")
-        return self._explanation(sample, number, self.pipeline.score(sample, number))
+            hint = "It is never predicted, so there is nothing to explain"
+            raise SettingError(f'the label "{label}" has no training samples', hint=hint)
+        return self._explain(encoded, number, self.pipeline.score(encoded, number))
 
-    def explanations(self, one: str | sp.csr_array, k: int = 5) -> list[Explanation]:
-        """The k best labels of a text, or of a row of features, each with what speaks for it."""
-        sample = self._one(one)
-        best = self.pipeline.topk([sample] if isinstance(sample, str) else sample, k)
+    def explain_topk(self, sample: str | sp.csr_array, k: int = 5) -> list[Explanation]:
+        """Explain the k best labels of a text or feature vector."""
+        encoded = self._encode_one(sample)
+        best = self.model.topk(encoded.X, k)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
-        return [self._explanation(sample, label, score) for label, score in pairs if label != NO_LABEL]
+        return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
-    def _one(self, one: Any) -> Any:
-        """One sample, checked."""
-        given = [one] if isinstance(one, str) else np.atleast_2d(one) if isinstance(one, np.ndarray) else one
-        checked = self._checked(given)
-        if count(checked) != 1:
-            raise DataError(f"{count(checked)} samples were given", hint="Explain one at a time")
-        return checked[0] if self.reads_texts else checked
+    def evaluate(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        ks: Sequence[int] = DEFAULT_KS,
+        propensity: tuple[float, float] = DEFAULT_PROPENSITY,
+        text: str = "text",
+    ) -> Evaluation:
+        """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
 
-    def _explanation(self, one: Any, label: int, score: float) -> Explanation:
-        found = parts(one, self.pipeline.explain(one, label))
-        return Explanation(self.known_labels.names[label], score, self.model.weights_meaning, found)
-
-    def n_unknown(self, inputs: Sequence[str] | sp.csr_array) -> int:
-        """How many of the inputs have no known word or feature: all such get the same labels."""
-        if self.features is None:
-            return 0
-        return sum(int((np.diff(batch.indptr) == 0).sum()) for batch in self.pipeline.vectors(self._checked(inputs)))
-
-    def novelty(self, inputs: Sequence[str] | sp.csr_array) -> Floats:
-        """How little each text or vector is like the training data [n]: the share of it that an autoencoder cannot tell."""
-        of: Any = self.pipeline.coder or self.model
-        if not hasattr(of, "novelty"):
-            hint = "Train with code=128 or so, or the method neuralxc"
-            raise SettingError(f"this {self.method} has no autoencoder to tell what is novel", hint=hint)
-        return np.concatenate([of.novelty(batch) for batch in self.pipeline.vectors(self._checked(inputs))])
-
-    def predict_sets(self, inputs: Sequence[str] | sp.csr_array) -> sp.csr_array:
-        """The labels that are on: an indicator matrix of all whose score reaches the threshold."""
-        batches = self.pipeline.batches(self._checked(inputs))
-        return sp.vstack([self.model.predict(batch, self.threshold) for batch in batches], format="csr")
-
-    def evaluate(self, data: Dataset, ks: Sequence[int] = KS, *, propensity: tuple[float, float] = DEFAULT) -> Evaluation:
-        """Measure on data that was not learned from; labels that training did not know count as missed."""
-        best = self.topk(data.inputs, max(ks))
-        data = comparable(data, self.known_labels)
+        :param data: Data in one of the forms that ``fit`` takes.
+        :param labels: Labels as for ``fit``.
+        :param ks: Ranks to evaluate at.
+        :param propensity: Constants A and B of the propensity-scored metrics.
+        :param text: For a data frame, the column with the texts.
+        """
+        test = align_data(to_dataset(data, labels, text=text), self.labels)
+        best, sets = [], []
+        for batch in self._batches(test.inputs):
+            best.append(self.model.topk(batch.X, max(ks)))
+            sets.append(self.model.predict_sets(batch.X, self.threshold))
         return evaluate(
-            best,
-            data.Y,
+            join_topk(best),
+            test.Y,
             label_counts=self.model.label_counts,
             n_train=self.model.n_samples,
             ks=ks,
             propensity=propensity,
-            predicted=self.predict_sets(data.inputs),
+            predicted=sp.vstack(sets, format="csr"),
         )
 
+    def configure(self, **machine: Any) -> Self:
+        """Change how the machine is used, at any time: ``threads`` and ``device``. Predictions stay the same."""
+        for name in machine:
+            if name not in _CONFIGURABLE:
+                raise SettingError(f'"{name}" cannot be configured', hint=suggest(name, _CONFIGURABLE))
+        self.pipeline.configure(**machine)
+        return self
+
     def save(self, folder: str | Path) -> None:
-        """Write to a folder, replacing the bundle that may be there."""
+        """Write the tagger to a folder, replacing a bundle that may be there."""
         from longtail import __version__
 
-        labels = self.known_labels
-        about = {
-            "longtail": __version__,
-            **self.pipeline.about(),
-            "reads_texts": self.reads_texts,
-            "threshold": self.threshold,
-            "has_label_texts": labels.texts is not None,
-            "has_label_parents": labels.parents is not None,
-        }
-        save_bundle(Bundle(about, self.pipeline.state(), label_rows(labels)), folder)
+        about = {"longtail": __version__, **self.pipeline.about()}
+        about |= {"reads_texts": self.reads_texts, "threshold": self.threshold}
+        save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
 
-    @property
-    def known_labels(self) -> Labels:
-        """The labels learned; an error before ``fit``."""
-        if self.labels is None:
-            raise LongtailError("this tagger has learned nothing yet", hint="Call fit first")
-        return self.labels
+    def summary(self) -> dict[str, str]:
+        """Describe the tagger in a few lines, by name."""
+        out = {"method": str(self.spec)}
+        if self.is_fitted:
+            model, extractor = self.model, self.pipeline.extractor
+            out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
+            out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
+            out["training samples"] = f"{model.n_samples:,}"
+            out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
+        return out
 
-    def _checked(self, inputs: Any) -> list[str] | sp.csr_array:
-        _ = self.known_labels
-        return checked_inputs(inputs, self.reads_texts)
+    def __repr__(self) -> str:
+        """The spec, and what the tagger is fitted on."""
+        spec, quote = str(self.spec), "'" if '"' in str(self.spec) else '"'
+        if not self.is_fitted:
+            return f"Tagger({quote}{spec}{quote}, not fitted)"
+        return f"Tagger({quote}{spec}{quote}, fitted on {self.model.n_samples:,} samples, {self.model.n_labels:,} labels)"
 
+    def _repr_html_(self) -> str:
+        return format_table(self.summary().items(), ("Tagger", "fitted" if self.is_fitted else "not fitted"))
 
-def choose_tail(model: Any, X: Any, Y: sp.csr_array) -> None:
-    """Give the model the lift of rare labels with the best sum of P@k and PSP@k, k = 1, 3, 5, on validation data."""
-    weights = inverse_propensity(model.label_counts, model.n_samples)
+    def _check(self, inputs: Any) -> list[str] | sp.csr_array:
+        _ = self.labels  # an error before ``fit``
+        return check_inputs(inputs, self.reads_texts)
 
-    def quality(tail: float) -> float:
-        model.chosen_tail = tail
-        values = per_sample(model.topk(X, max(KS)), Y, weights).values()
-        return sum(value for name, value in values.items() if name.startswith(("P@", "PSP@")))
+    def _batches(self, inputs: Inputs) -> Iterator[Encoded]:
+        return iter([inputs]) if isinstance(inputs, Encoded) else self.pipeline.encode_batches(self._check(inputs))
 
-    model.chosen_tail = max(TAILS, key=quality)
+    def _encode_one(self, sample: Any) -> Encoded:
+        inputs = [sample] if isinstance(sample, str) else np.atleast_2d(sample) if isinstance(sample, np.ndarray) else sample
+        checked = self._check(inputs)
+        if count_samples(checked) != 1:
+            raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
+        return self.pipeline.encode(checked)
 
-
-def checked_inputs(inputs: Any, as_texts: bool) -> list[str] | sp.csr_array:
-    """Texts as a list, or vectors as a sparse matrix, whichever a tagger reads."""
-    if isinstance(inputs, str):
-        raise DataError("a single text was given", hint="Give a list of texts: predict([text])")
-    is_matrix = sp.issparse(inputs) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub")
-    if not as_texts:
-        if not is_matrix:
-            hint = "Give them in the form it was trained on, for example an XC file"
-            raise DataError("this tagger reads feature vectors, not texts", hint=hint)
-        return check_features(inputs)
-    if is_matrix:
-        raise DataError("this tagger reads texts", hint="Give a list of strings, not feature vectors")
-    return [checked_text(text, "text") for text in inputs]
-
-
-def comparable(data: Dataset, labels: Labels) -> Dataset:
-    """The data with labels numbered as in ``labels``; an error if not one of them is known there."""
-    aligned = data.aligned(labels)
-    if aligned.Y.nnz and aligned.Y.indices.min() >= len(labels):
-        theirs = aligned.labels.names[aligned.Y.indices[0]]
-        found = f'not one label of the data is known to the tagger (the data say "{theirs}", the tagger "{labels.names[0]}")'
-        raise DataError(found, where=data.source, hint="Give both the same label names, for example one label file")
-    return aligned
-
-
-def label_rows(labels: Labels) -> list[Any]:
-    """One JSON value per label: its name, text and parents."""
-    texts = labels.texts or ("",) * len(labels)
-    parents = labels.parents or ((),) * len(labels)
-    return [list(row) for row in zip(labels.names, texts, parents, strict=True)]
+    def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
+        parts = build_parts(sample.inputs[0] if self.reads_texts else sample.inputs, self.pipeline.explain(sample, label))
+        return Explanation(self.labels.names[label], score, self.model.weights_meaning, parts)
 
 
 def load(folder: str | Path) -> Tagger:
-    """Read a tagger that ``save`` wrote; it predicts exactly as it did before."""
+    """Load a tagger that ``Tagger.save`` wrote; it predicts exactly as before.
+
+    :param folder: The folder of the bundle.
+    """
     bundle = load_bundle(folder)
     about = bundle.about
     try:
-        tagger = Tagger(about["method"])
-        tagger.pipeline = Pipeline.restored(about, bundle.arrays)
-        tagger.threshold, tagger.reads_texts = float(about["threshold"]), bool(about["reads_texts"])
-        names, texts, parents = zip(*bundle.labels, strict=True)
-        tagger.labels = Labels(
-            tuple(names),
-            tuple(texts) if about["has_label_texts"] else None,
-            tuple(map(tuple, parents)) if about["has_label_parents"] else None,
-        )
+        pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
+        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]))
     except (KeyError, TypeError, ValueError, SettingError) as error:
-        found = f"the bundle does not describe a tagger this longtail knows ({error})"
-        raise BundleError(found, where=str(folder), hint="Use the longtail version that wrote it") from error
-    return tagger
+        found = f"the bundle does not describe a tagger that this longtail can load ({error})"
+        raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error

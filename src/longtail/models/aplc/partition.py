@@ -1,7 +1,7 @@
-"""Labels in a head and tails by frequency: the clusters of APLC (Ye, Chen, Wang, Davison; ICML 2020, section 3.3).
+"""Partition of the labels by frequency: the clusters of APLC (Ye, Chen, Wang, Davison; ICML 2020, section 3.3).
 
-The head holds the most frequent labels, each tail rarer ones than the one before. A text is compared with all of the head,
-and with a tail only where that is called for; the vectors of tail i are q^i times narrower than those of the head.
+The head holds the most frequent labels, each tail rarer ones than the cluster before. All labels of the head are scored for
+every text, those of a tail only where needed; the vectors of tail i have 1/q^i of the dimension of those of the head.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from numpy.typing import ArrayLike, NDArray
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Ints, Longs
 
-CANDIDATES = 256  # places at which a cut is tried, evenly spaced in the logarithm of the rank
-NARROWEST = 2  # of a tail's vectors: LayerNorm makes nothing of one number
+_MAX_CUTS = 256  # ranks that are tried as cuts, evenly spaced in the logarithm
+_MIN_DIM = 2  # of a tail's vectors: LayerNorm of one dimension is constant
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Which labels the head and each tail hold. Labels without a sample are in none: there is nothing to learn of them.
+    """The labels of the head and of each tail. Labels without training samples are in no cluster.
 
-    >>> partition = by_proportions([3, 0, 9, 1, 5], [0.5, 0.5])
+    >>> partition = partition_by_shares([3, 0, 9, 1, 5], [0.5, 0.5])
     >>> partition.order.tolist(), partition.sizes.tolist(), partition.place.tolist()
     ([2, 4, 0, 3], [2, 2], [2, -1, 0, 3, 1])
     """
 
-    order: Ints  # [n] labels, cluster after cluster; within a cluster ascending, so that ties go to the smaller label
+    order: Ints  # [n] labels, cluster after cluster; ascending within a cluster, so that ties go to the smaller label
     ends: Longs  # [1 + n_tails] where each cluster ends in that order
-    n_labels: int  # with those that are in no cluster
+    n_labels: int  # including those that are in no cluster
 
     @property
     def sizes(self) -> Longs:
-        """Labels of the head, and of each tail."""
+        """The number of labels of the head and of each tail."""
         return np.diff(self.ends, prepend=0)
 
     @property
     def n_tails(self) -> int:
-        """K in the paper."""
+        """The number of tails, K in the paper."""
         return len(self.ends) - 1
 
     @property
     def place(self) -> Longs:
-        """[n_labels] where each label stands in the order; −1 for those in no cluster."""
+        """The position of each label in the order [n_labels]; −1 for those in no cluster."""
         place = np.full(self.n_labels, -1, np.int64)
         place[self.order] = np.arange(len(self.order))
         return place
 
 
-def cut(label_counts: ArrayLike, ends: ArrayLike) -> Partition:
-    """Cut the labels, by descending number of samples, at these ranks; clusters that would be empty are left out."""
-    ranked = ranked_labels(label_counts)
+def partition_at_ranks(label_counts: ArrayLike, ends: ArrayLike) -> Partition:
+    """Cut the labels, sorted by descending number of samples, at these ranks. Empty clusters are left out."""
+    ranked = _rank_labels(label_counts)
     ends = np.unique(np.clip(ends, 1, len(ranked)))
     clusters = np.split(ranked, ends[:-1])
     return Partition(
@@ -62,148 +62,152 @@ def cut(label_counts: ArrayLike, ends: ArrayLike) -> Partition:
     )
 
 
-def ranked_labels(label_counts: ArrayLike) -> Ints:
-    """The labels that have a sample, those with most first; ties by the smaller label."""
+def _rank_labels(label_counts: ArrayLike) -> Ints:
+    """The labels that have samples, by descending number of samples; ties are broken by the smaller label."""
     counts = np.asarray(label_counts)
     if not counts.any():
-        raise DataError("no label has a sample", hint="Give at least one")
+        raise DataError("no label has a sample", hint="Give at least one sample with a label")
     return np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].astype(np.int32)
 
 
-def by_proportions(label_counts: ArrayLike, proportions: Sequence[float]) -> Partition:
-    """Head and tails with these shares of the labels; the paper takes two halves, or four quarters of many labels."""
-    shares = np.asarray(proportions, float)
-    if not len(shares) or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-6:
-        raise SettingError(f"the proportions are {list(proportions)}", hint="Give numbers above 0 that add up to 1")
+def partition_by_shares(label_counts: ArrayLike, shares: Sequence[float]) -> Partition:
+    """Head and tails with these shares of the labels. The paper uses two halves, or four quarters for many labels."""
+    parts = np.asarray(shares, float)
+    if not len(parts) or not (parts > 0).all() or abs(parts.sum() - 1) > 1e-6:
+        raise SettingError(f"the shares are {list(shares)}", hint="They must be positive and add up to 1")
     n = np.count_nonzero(np.asarray(label_counts))
-    return cut(label_counts, [*(np.cumsum(shares[:-1]) * n).round().astype(int), n])
+    return partition_at_ranks(label_counts, [*(np.cumsum(parts[:-1]) * n).round().astype(int), n])
 
 
-def widths(d: int, q: float, n_tails: int) -> list[int]:
-    """d/q^i: how wide the vectors of the head (i = 0) and of the tails are."""
-    check_decay(q)
+def compute_cluster_dims(d: int, q: float, n_tails: int) -> list[int]:
+    """d/q^i: the dimensions of the vectors of the head (i = 0) and of the tails."""
+    _check_q(q)
     out = [int(d / q**i) for i in range(n_tails + 1)]
-    if out[-1] < NARROWEST:
-        hint = f"At least {NARROWEST} are needed: take fewer tails, a smaller q or a larger d"
-        raise SettingError(f"with d={d} and q={q}, tail {n_tails} gets vectors of {out[-1]} numbers", hint=hint)
+    if out[-1] < _MIN_DIM:
+        hint = f"It must be at least {_MIN_DIM}: use fewer clusters, a smaller q or a larger hidden layer"
+        raise SettingError(f"with d={d} and q={q}, the vectors of tail {n_tails} have dimension {out[-1]}", hint=hint)
     return out
 
 
-def check_decay(q: float) -> None:
-    """Tails are not wider than the head."""
+def _check_q(q: float) -> None:
     if not q >= 1:
         raise SettingError(f"q is {q}", hint="It must be at least 1")
 
 
-def n_parameters(sizes: ArrayLike, d: int, q: float) -> int:
-    """d(l_h + K) + Σ_i (d/q^i)(d + l_i) (eq. 6): the matrices of the head, of the clusters and of the tails.
+def count_parameters(sizes: ArrayLike, d: int, q: float) -> int:
+    """d(l_h + K) + Σ_i (d/q^i)(d + l_i) (eq. 6): the parameters of head, clusters and tails.
 
-    >>> n_parameters([1978, 1978], d=768, q=2)  # EURLex-4k
+    >>> count_parameters([1978, 1978], d=768, q=2)  # EURLex-4k
     2574336
     """
     head, *tails = np.asarray(sizes).tolist()
-    narrow = widths(d, q, len(tails))[1:]
-    return int(d * (head + len(tails)) + sum(width * (d + size) for width, size in zip(narrow, tails, strict=True)))
+    dims = compute_cluster_dims(d, q, len(tails))[1:]
+    return int(d * (head + len(tails)) + sum(dim * (d + size) for dim, size in zip(dims, tails, strict=True)))
 
 
-def cost(sizes: ArrayLike, q: float, touched: ArrayLike = 1.0) -> float:
+def estimate_cost(sizes: ArrayLike, q: float, touched: ArrayLike = 1.0) -> float:
     """l_h + Σ_i p_i l_i / q^i (eq. 12), in units of N_b·d; without tails it is the number of labels (eq. 13).
 
-    touched: p_i, how likely a batch needs each tail. L / cost is the saving in time (eq. 14), and with p = 1 the one in
-    parameters (eq. 9).
+    touched: p_i, the probability that a batch has a label in each tail. L / cost is the saving in time (eq. 14), and with
+    p = 1 that in parameters (eq. 9).
     """
     sizes = np.asarray(sizes, float)
     return float(sizes[0] + (np.asarray(touched) * sizes[1:] / q ** np.arange(1.0, len(sizes))).sum())
 
 
-def touch_probabilities(label_counts: ArrayLike, partition: Partition, n_samples: int, batch: int) -> Doubles:
-    """p_i = 1 − Π_j (1 − f_j / n)^N_b over the labels j of tail i: how likely a batch of N_b samples needs that tail.
+def estimate_touch_probabilities(label_counts: ArrayLike, partition: Partition, n_samples: int, batch: int) -> Doubles:
+    """p_i = 1 − Π_j (1 − f_j / n)^N_b over the labels j of tail i: the probability that a batch needs it.
 
-    From the frequencies alone, as if labels came independently. Labels that come together make it less.
+    N_b is the size of the batch. Labels are assumed to be independent; if they co-occur, the probability is lower.
 
     >>> counts = [4, 2, 2]
-    >>> touch_probabilities(counts, cut(counts, [1, 3]), n_samples=4, batch=1).round(9).tolist()
+    >>> estimate_touch_probabilities(counts, partition_at_ranks(counts, [1, 3]), n_samples=4, batch=1).round(9).tolist()
     [0.75]
     """
-    never = log_never(np.asarray(label_counts)[partition.order], n_samples)
+    never = _log_probability_of_none(np.asarray(label_counts)[partition.order], n_samples)
     return -np.expm1(batch * np.diff(never[partition.ends]))
 
 
-def log_never(counts: ArrayLike, n_samples: int) -> Doubles:
-    """[n + 1] log of the probability that a sample has none of the first 0, 1, … n labels."""
-    share = np.minimum(np.asarray(counts) / n_samples, 1 - 1e-12)  # of a label that all have: almost sure
+def _log_probability_of_none(counts: ArrayLike, n_samples: int) -> Doubles:
+    """The log-probability that a sample has none of the first 0, 1, … n labels [n + 1]."""
+    share = np.minimum(np.asarray(counts) / n_samples, 1 - 1e-12)  # below 1, so that the logarithm is finite
     return np.concatenate([[0.0], np.cumsum(np.log1p(-share))])
 
 
-def cheapest(
+def find_cheapest_partition(
     label_counts: ArrayLike,
     n_samples: int,
     *,
     d: int,
     q: float = 2.0,
-    most_tails: int = 3,
+    max_tails: int = 3,
     batch: int = 1,
     share: float = 0.75,
-    most_parameters: int | None = None,
+    max_parameters: int | None = None,
 ) -> Partition:
-    """Cut where a step is expected to cost least, l_h + K + Σ_i p_i (l_i + d) / q^i (eq. 11; eq. 12 is short for it).
+    """Cut where the expected cost of a step is lowest, l_h + K + Σ_i p_i (l_i + d) / q^i (eq. 11; eq. 12 simplifies it).
 
-    Eq. 12 leaves out what a tail costs by itself, and nothing would keep it from having too many. Nor does the cost know
-    of accuracy: by it alone, the head would hold one label and the narrowest tail the rest. Therefore each cluster but the
-    last must hold at least ``share`` of the label occurrences that the ones before it left (in the paper's fig. 2, a fifth
-    of the labels hold 0.75 of them). batch: N_b, for p_i as ``touch_probabilities`` has it; 1 is right where only samples
-    that touch a tail are compared with it, as AplcHead does. most_parameters: by eq. 6. Cuts are tried at CANDIDATES
-    places, and the best of those is found for certain.
+    Eq. 12 omits the fixed cost of a tail, so it would allow too many tails. The cost also ignores accuracy: by it alone, the
+    head would hold one label and the last tail the rest. Therefore each cluster but the last must hold at least ``share`` of
+    the label occurrences that the clusters before it left (in the paper's fig. 2, a fifth of the labels hold 0.75 of them).
+    Up to 256 ranks are tried as cuts; among these, the result is optimal.
 
-    >>> cheapest([900, 90, 9, 1], 1000, d=4).sizes.tolist()
+    :param d: Dimension of the input.
+    :param q: Factor by which the dimension falls from each cluster to the next.
+    :param batch: N_b of ``estimate_touch_probabilities``. 1 is right for AplcHead, where only samples with a label in a tail
+        enter its loss.
+    :param share: See above.
+    :param max_parameters: By eq. 6.
+
+    >>> find_cheapest_partition([900, 90, 9, 1], 1000, d=4).sizes.tolist()
     [1, 3]
     """
-    if most_tails < 0 or batch < 1 or not 0 < share < 1:
-        found = f"most_tails is {most_tails}, batch {batch} and share {share}"
-        raise SettingError(found, hint="Give at least 0, at least 1, and a number between 0 and 1")
-    check_decay(q)
+    if max_tails < 0 or batch < 1 or not 0 < share < 1:
+        found = f"max_tails is {max_tails}, batch {batch} and share {share}"
+        raise SettingError(found, hint="They must be at least 0, at least 1, and between 0 and 1")
+    _check_q(q)
     counts = np.asarray(label_counts)
-    ranked = counts[ranked_labels(counts)]
-    n, limit = len(ranked), np.inf if most_parameters is None else most_parameters
-    never, seen = log_never(ranked, n_samples), np.concatenate([[0], np.cumsum(ranked)])
-    places = tried(n)
+    ranked = counts[_rank_labels(counts)]
+    n, limit = len(ranked), np.inf if max_parameters is None else max_parameters
+    never, seen = _log_probability_of_none(ranked, n_samples), np.concatenate([[0], np.cumsum(ranked)])
+    ranks = choose_ranks(n)
 
     def allowed(start: int, end: int) -> bool:
         return end == n or bool(seen[end] - seen[start] >= share * (seen[n] - seen[start]))
 
-    # For each place, the ways to fill the head and i tails up to it: rows of cost, parameters and cuts.
-    ways = {end: np.array([[end, d * end, end]], float) for end in places if allowed(0, end)}
-    whole = [ways.get(n, np.zeros((0, 3)))]
-    for i in range(1, most_tails + 1):
-        if (width := int(d / q**i)) < NARROWEST:
+    # For each rank, the partitions of the labels up to it into the head and i tails: rows of cost, parameters and cuts.
+    partial = {end: np.array([[end, d * end, end]], float) for end in ranks if allowed(0, end)}
+    complete = [partial.get(n, np.zeros((0, 3)))]
+    for i in range(1, max_tails + 1):
+        if (dim := int(d / q**i)) < _MIN_DIM:
             break
-        longer: dict[int, list[Doubles]] = {end: [] for end in places}
-        for start, before in ways.items():
-            for end in places[places.index(start) + 1 :]:
+        longer: dict[int, list[Doubles]] = {end: [] for end in ranks}
+        for start, before in partial.items():
+            for end in ranks[ranks.index(start) + 1 :]:
                 if allowed(start, end):
                     touched = -np.expm1(batch * (never[end] - never[start]))
-                    more = 1 + touched * (end - start + d) / q**i, width * (d + end - start) + d
+                    more = 1 + touched * (end - start + d) / q**i, dim * (d + end - start) + d
                     longer[end].append(np.column_stack([before[:, :2] + more, before[:, 2:], np.full(len(before), end)]))
-        ways = {end: undominated(np.vstack(found), limit) for end, found in longer.items() if found}
-        whole.append(ways.get(n, np.zeros((0, 3))))
-    best = [undominated(found, limit)[0] for found in whole if (found[:, 1] <= limit).any()]
+        partial = {end: _keep_undominated(np.vstack(found), limit) for end, found in longer.items() if found}
+        complete.append(partial.get(n, np.zeros((0, 3))))
+    best = [_keep_undominated(found, limit)[0] for found in complete if (found[:, 1] <= limit).any()]
     if not best:
-        hint = "Allow more, or take a larger q, more tails or a smaller share"
-        raise SettingError(f"no cut of {n} labels has {most_parameters} parameters or fewer", hint=hint)
-    return cut(counts, min(best, key=lambda way: float(way[0]))[2:].astype(np.int64))
+        hint = "Allow more, or use a larger q, more clusters or a smaller share"
+        raise SettingError(f"no partition of {n} labels has at most {max_parameters} parameters", hint=hint)
+    return partition_at_ranks(counts, min(best, key=lambda row: float(row[0]))[2:].astype(np.int64))
 
 
-def tried(n: int) -> list[int]:
-    """Ranks at which a cut may be, of n labels: all of few labels."""
-    places = np.geomspace(1, n, CANDIDATES).round() if n > CANDIDATES else np.arange(1, n + 1)
-    return [int(place) for place in np.unique(places)]
+def choose_ranks(n: int) -> list[int]:
+    """The ranks of n labels that are tried as cuts: all, or 256 of more than that."""
+    ranks = np.geomspace(1, n, _MAX_CUTS).round() if n > _MAX_CUTS else np.arange(1, n + 1)
+    return [int(rank) for rank in np.unique(ranks)]
 
 
-def undominated(ways: Doubles, limit: float) -> Doubles:
-    """The ways within the limit of parameters, cheapest first, that have fewer parameters than every cheaper one."""
-    ways = ways[ways[:, 1] <= limit]
-    ways = ways[np.lexsort((ways[:, 1], ways[:, 0]))]
+def _keep_undominated(rows: Doubles, limit: float) -> Doubles:
+    """The rows within the limit of parameters, cheapest first, that have fewer parameters than every cheaper one."""
+    rows = rows[rows[:, 1] <= limit]
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     if limit == np.inf:  # then parameters do not matter
-        return ways[:1]
-    fewest_before = np.concatenate([[np.inf], np.minimum.accumulate(ways[:, 1])[:-1]])
-    return ways[ways[:, 1] < fewest_before]
+        return rows[:1]
+    fewest_before = np.concatenate([[np.inf], np.minimum.accumulate(rows[:, 1])[:-1]])
+    return rows[rows[:, 1] < fewest_before]

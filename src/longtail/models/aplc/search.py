@@ -1,8 +1,8 @@
-"""The most probable labels of a head and tails (APLC, Ye et al., ICML 2020), found without looking at every tail.
+"""Search for the most probable labels of APLC (Ye et al., ICML 2020), exact without scoring every tail.
 
-A label j of tail t has the probability σ(a_t) σ(b_j) ≤ σ(a_t). So the tails are visited by descending a_t, and those whose
-σ(a_t) is below the k-th best probability so far are left out: the result is that of looking at all. Within a tail the
-order is that of b_j, which is a search by inner product.
+A label j of tail t has probability σ(a_t) σ(b_j) ≤ σ(a_t). So tails are searched by descending a_t, and those whose σ(a_t)
+is below the k-th best probability so far are skipped, which cannot change the result. Within a tail, labels are ordered by
+b_j, so this is a search by inner product.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from longtail.errors import SettingError
 from longtail.kernels import Floats, Ints, Longs, fast_kernel
-from longtail.search.exact import ExactIndex, inner
-from longtail.search.index import checked_vectors
+from longtail.search.exact import ExactIndex, inner_product
+from longtail.search.index import check_vectors
 from longtail.topk import NO_LABEL, TopK
 
-EPSILON = 1e-5  # of LayerNorm, as torch has it
+_EPSILON = 1e-5  # of LayerNorm, as in torch
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Tail:
-    """What is between a text vector and the logits b of a tail: ReLU(LayerNorm(project · h)), and the label vectors."""
+class TailSearch:
+    """The logits b of a tail: inner products of ReLU(LayerNorm(project · h)) and the label vectors."""
 
     project: Floats  # [width, d]
     gain: Floats  # [width]
@@ -39,17 +39,17 @@ class Tail:
     def topk(self, H: Floats, k: int, threads: int | None) -> TopK:
         """The labels with the largest b."""
         P = np.empty((len(H), len(self.project)), np.float32)
-        narrowed(H, self.project, self.gain, self.shift, P)
+        _project(H, self.project, self.gain, self.shift, P)
         return self.index.topk(P, min(k, len(self.index.V)), threads)
 
 
 @dataclass(frozen=True)
 class ClusterSearch:
-    """The arrays of a trained head, made ready for search; one text or many give the same bits."""
+    """A trained head, prepared for search. A text gets the same bits alone and among others."""
 
     head: ExactIndex
     clusters: Floats  # [n_tails, d] a = clusters · h
-    tails: list[Tail]
+    tails: list[TailSearch]
     order: Ints  # [n] labels, cluster after cluster; ascending within
 
     @cached_property
@@ -59,17 +59,17 @@ class ClusterSearch:
         return list(accumulate(sizes))
 
     @classmethod
-    def restored(cls, state: dict[str, NDArray[Any]]) -> ClusterSearch:
-        """From what ``state`` gave, or ``AplcHead.arrays`` after training."""
+    def from_state(cls, state: dict[str, NDArray[Any]]) -> ClusterSearch:
+        """Restore what ``state`` returned, or ``AplcHead.arrays`` after training."""
         arrays = {name: np.ascontiguousarray(part, np.float32) for name, part in state.items() if name != "order"}
         tails = []
         for t in range(1, len(arrays["clusters"]) + 1):
             project, gain, shift, vectors = (arrays[f"tail{t}.{name}"] for name in ("project", "gain", "shift", "vectors"))
-            tails.append(Tail(project, gain, shift, ExactIndex.build(vectors)))
+            tails.append(TailSearch(project, gain, shift, ExactIndex.build(vectors)))
         return cls(ExactIndex.build(arrays["vectors"]), arrays["clusters"], tails, state["order"])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All of it as plain arrays."""
+        """The arrays to save."""
         out = {"vectors": self.head.V, "clusters": self.clusters, "order": self.order}
         for t, tail in enumerate(self.tails, 1):
             parts = {"project": tail.project, "gain": tail.gain, "shift": tail.shift, "vectors": tail.index.V}
@@ -81,83 +81,83 @@ class ClusterSearch:
         place = int(np.flatnonzero(self.order == label)[0])
         out = np.empty((len(H), 1), np.float32)
         if place < len(self.head.V):
-            products(H, self.head.V[place, None], out)
+            _multiply(H, self.head.V[place, None], out)
             return out[:, 0].astype(np.float64)
         t = bisect_right(self.starts, place) - 1
         tail, a, P = self.tails[t], np.empty_like(out), np.empty((len(H), len(self.tails[t].project)), np.float32)
-        products(H, self.clusters[t, None], a)
-        narrowed(H, tail.project, tail.gain, tail.shift, P)
-        products(P, tail.index.V[place - self.starts[t], None], out)
-        return chained(a.astype(np.float64), out)[:, 0]
+        _multiply(H, self.clusters[t, None], a)
+        _project(H, tail.project, tail.gain, tail.shift, P)
+        _multiply(P, tail.index.V[place - self.starts[t], None], out)
+        return _chain_logits(a.astype(np.float64), out)[:, 0]
 
     def topk(self, H: Floats, k: int, threads: int | None = None) -> TopK:
-        """The k most probable labels of each text vector [n, d] with their probabilities, and all if there are fewer."""
+        """The k most probable labels of each text vector [n, d] with their probabilities; all labels if there are fewer."""
         if k < 1:
-            raise SettingError(f"k is {k}", hint="It must be at least 1")
-        H = checked_vectors(H, "text vectors", self.head.V.shape[1])
+            raise SettingError(f"k is {k}", hint="It must be a positive integer")
+        H = check_vectors(H, "text vectors", self.head.V.shape[1])
         k = min(k, len(self.order))
-        best = Best.none(len(H), k)
+        best = _BestLabels.empty(len(H), k)
         found = self.head.topk(H, min(k, len(self.head.V)), threads)
         best.add(np.arange(len(H)), self.order[found.ids], found.scores.astype(np.float64))
         A = np.empty((len(H), len(self.tails)), np.float32)
-        products(H, self.clusters, A)
+        _multiply(H, self.clusters, A)
         visits = np.argsort(-A, axis=1, kind="stable")  # [n, n_tails]
         for turn in range(len(self.tails)):
             bound = np.take_along_axis(A, visits[:, turn, None], axis=1)[:, 0]
-            hopeful = bound >= best.z[:, -1]  # z of a tail's label is at most a
+            candidate = bound >= best.z[:, -1]  # z of a tail's label is at most a
             for t, tail in enumerate(self.tails):
-                rows = np.flatnonzero(hopeful & (visits[:, turn] == t))
+                rows = np.flatnonzero(candidate & (visits[:, turn] == t))
                 if len(rows):
                     found = tail.topk(H[rows], k, threads)
                     labels = self.order[self.starts[t] + found.ids]
-                    best.add(rows, labels, chained(A[rows, t, None].astype(np.float64), found.scores))
+                    best.add(rows, labels, _chain_logits(A[rows, t, None].astype(np.float64), found.scores))
         return best.topk()
 
 
 @dataclass
-class Best:
-    """The best labels so far by the logit of their probability, best first, ties by the smaller label."""
+class _BestLabels:
+    """The best labels found so far, by the logit of their probability; ties are broken by the smaller label."""
 
     ids: Ints  # [n, k]
     z: Doubles  # [n, k]
 
     @classmethod
-    def none(cls, n: int, k: int) -> Best:
-        """Nothing has been found yet."""
+    def empty(cls, n: int, k: int) -> _BestLabels:
+        """No label has been found yet."""
         return cls(np.full((n, k), NO_LABEL, np.int32), np.full((n, k), -np.inf))
 
     def add(self, rows: Longs, ids: Ints, z: Doubles) -> None:
-        """Others [len(rows), any number] for some rows."""
+        """Add candidates [len(rows), any number] to some rows."""
         k = self.ids.shape[1]
         ids, z = np.hstack([self.ids[rows], ids]), np.hstack([self.z[rows], z])
         order = np.lexsort((ids, -z), axis=1)[:, :k]
         self.ids[rows], self.z[rows] = np.take_along_axis(ids, order, axis=1), np.take_along_axis(z, order, axis=1)
 
     def topk(self) -> TopK:
-        """With probabilities; where they are the same when rounded, by the smaller label again."""
+        """The labels with their probabilities; ties after rounding are broken by the smaller label again."""
         scores = np.exp(-np.logaddexp(0, -self.z)).astype(np.float32)
         order = np.lexsort((self.ids, -scores), axis=1)
         return TopK(np.take_along_axis(self.ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
 
 
-def chained(a: Doubles, b: Floats) -> Doubles:
-    """The logit z of a product of probabilities, σ(z) = σ(a) σ(b): as nn/aplc.py has it."""
+def _chain_logits(a: Doubles, b: Floats) -> Doubles:
+    """The logit z of a product of probabilities, σ(z) = σ(a) σ(b), as ``head.chain_logits`` computes it."""
     out: Doubles = a - np.logaddexp(0, np.logaddexp(0, a) - b)
     return out
 
 
 @fast_kernel
-def products(H: Floats, W: Floats, out: Floats) -> None:
-    """H Wᵀ, each number by itself, so that it does not depend on how many texts there are."""
+def _multiply(H: Floats, W: Floats, out: Floats) -> None:
+    """H Wᵀ, one inner product at a time, so that a result does not depend on the number of texts."""
     for i in range(len(H)):
         for j in range(len(W)):
-            out[i, j] = inner(H[i], W[j])
+            out[i, j] = inner_product(H[i], W[j])
 
 
 @fast_kernel
-def narrowed(H: Floats, project: Floats, gain: Floats, shift: Floats, out: Floats) -> None:
-    """ReLU(LayerNorm(project · h)) of each text."""
-    products(H, project, out)
+def _project(H: Floats, project: Floats, gain: Floats, shift: Floats, out: Floats) -> None:
+    """ReLU(LayerNorm(project · h)) of each text vector h."""
+    _multiply(H, project, out)
     width = out.shape[1]
     for i in range(len(out)):
         mean, square = 0.0, 0.0
@@ -166,6 +166,6 @@ def narrowed(H: Floats, project: Floats, gain: Floats, shift: Floats, out: Float
         mean /= width
         for j in range(out.shape[1]):
             square += (out[i, j] - mean) ** 2
-        scale = 1 / np.sqrt(square / width + EPSILON)
+        scale = 1 / np.sqrt(square / width + _EPSILON)
         for j in range(out.shape[1]):
             out[i, j] = max(0.0, (out[i, j] - mean) * scale * gain[j] + shift[j])

@@ -1,73 +1,52 @@
-"""A blend of methods: each proposes labels, and a small logistic model, fitted on held-out samples, weighs what they say."""
-# mypy: disable-error-code="arg-type,return-value"
+"""A blend of methods: each proposes labels, and a logistic regression fitted on held-out samples combines them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from longtail.csr import check_features
+from longtail.data.holdout import split_holdout
 from longtail.errors import SettingError
-from longtail.features.mlp import secant
+from longtail.extractor import Encoded
+from longtail.features.mlp import compute_secant_slope
 from longtail.kernels import Floats, Ints
 from longtail.model import (
-    IN_LOG_PROBABILITY,
-    IN_MARGIN,
-    IN_ODDS,
-    WITHOUT,
+    ADDS_TO_LOG_ODDS,
+    ADDS_TO_LOG_PROBABILITY,
+    ADDS_TO_MARGIN,
+    LOSS_OF_LOG_ODDS,
     Model,
-    Spans,
+    PartWeights,
     Valid,
-    count,
+    count_samples,
 )
 from longtail.models.blend.mentions import Mentions
-from longtail.models.blend.stacking import LEAST, collect, logistic, spread_out
+from longtail.models.blend.settings import FEW_LABELS_MEMBERS, MANY_LABELS, MANY_LABELS_MEMBERS, BlendSettings
+from longtail.models.blend.stacking import MIN_PROBABILITY, collect_candidates, fit_logistic, to_log_odds
 from longtail.pipeline import Pipeline
 from longtail.progress import Progress
-from longtail.settings import MAX_SEED, Settings, setting, settings
-from longtail.spec import MethodSpec, split_specs
-from longtail.state import State, inside
+from longtail.spec import MethodSpec, join_specs, split_specs
+from longtail.state import State, extract_part
 from longtail.topk import NO_LABEL, TopK
 
-FEW, MANY = "plt, glas", "plt, plt+ngrams=1"  # members for some thousand labels; and for texts with more
-MANY_LABELS = 4096
-MOST_HELD_OUT = 5000  # samples; more tell no more
-ROWS = 2048  # samples whose candidates are held at a time
-
-
-@settings
-class BlendSettings(Settings):
-    """Settings of a blend."""
-
-    members: str | None = setting(
-        None,
-        'Methods to blend, as specs: "plt+dense=minilm, glas:paper+epochs=5".'
-        ' None: "plt, glas", or "plt, plt+ngrams=1" for texts with more than 4,096 labels.',
-    )
-    names: bool = setting(True, "Whether label names that occur in the text count.")
-    wide: int = setting(30, "Labels that each member proposes.", positive=True, below=2**15)
-    holdout: float = setting(
-        0.1, "Share of the samples held out to fit the weights if no validation set is given.", positive=True, maximum=0.5
-    )
-    refit: bool = setting(True, "Whether members are fitted again on all samples, including those held out.")
-    seed: int = setting(0, "Seed of the members and of the hold-out.", minimum=0, maximum=MAX_SEED)
-    threads: int | None = setting(None, "Threads. None: all cores.", positive=True)
+_SAMPLES_PER_BLOCK = 2048  # samples whose candidates are in memory at a time
+_PARTS = ("model", "features", "autoencoder")  # of the state of a member
 
 
 class Blend(BlendSettings, Model):
-    """Several methods at once: each proposes labels, and what they say is weighed as held-out samples teach.
+    """Several methods combined: each proposes labels, and weights fitted on held-out samples combine their evidence.
 
-    P(l | x) = σ(w · z), where z holds, for each member, the log-odds (or margin) it gives the label, one over the label's
-    rank, and whether it proposes the label at all; and the logarithm of the label's frequency. Labels whose names stand in
-    the text are proposed, too, as by one more member.
+    P(l | x) = σ(w · z), where z has, for each member, the log-odds (or margin) of the label, the reciprocal of its rank, and
+    whether the member proposes it at all; and the logarithm of the label's frequency. Labels whose names occur in the text
+    are proposed, too, as by one more member.
 
-    Presets: ``best`` is the defaults, in about a minute or two. ``attention`` and ``minilm`` are for texts with up to some
-    thousand labels, and take minutes to an hour: members that read sentences, and a pretrained encoder.
+    Presets: ``best`` is the defaults and takes a minute or two. ``attention`` and ``minilm`` are for texts with up to some
+    thousand labels and take minutes to an hour: their members read word order, or use a pretrained encoder.
 
     >>> X, Y = np.repeat(np.eye(4), 10, axis=0), np.repeat(np.array([[1, 0], [1, 0], [0, 1], [0, 1]]), 10, axis=0)
     >>> Blend(members="ovr, plt").fit(sp.csr_array(X), Y).topk(sp.csr_array(X[::10]), k=1).ids.ravel().tolist()
@@ -75,203 +54,211 @@ class Blend(BlendSettings, Model):
     """
 
     input = "anything"
-    weights_meaning = "what each adds to the log-odds by what the members say of the label"
-    mentions: Mentions | None
+    weights_meaning = "contribution of each part to the log-odds, through the scores of the members"
     presets: ClassVar = {
         "best": {},
         "attention": {"members": "plt+dense=wordllama, lightattention+epochs=6"},
         "minilm": {"members": "plt+dense=minilm, aplc:minilm-tuned, lightattention+epochs=6"},
     }
 
+    pipelines: list[Pipeline]  # the fitted members
+    label_ids: list[Ints]  # of each member: the blend's id of each of its labels
+    mentions: Mentions | None
+    weights: Floats  # of the columns of z, then the bias
+
     @property
     def score_meaning(self) -> Literal["probability"]:
-        """Of the logistic model."""
+        """The probability of the logistic regression."""
         return "probability"
 
-    def _checked(self, X: Any) -> Any:
-        """Texts as they are, vectors as every model of vectors wants them."""
-        X = super()._checked(X)
+    def check(self) -> None:
+        """Check the settings, and those of the members."""
+        super().check()
+        if self.members is not None:
+            for spec in self._parse_members(self.members):
+                Pipeline(spec, seed=self.seed, threads=self.threads)
+
+    def configure(self, **machine: Any) -> None:
+        """Change settings of the machine, also those of the members."""
+        super().configure(**machine)
+        for pipeline in getattr(self, "pipelines", ()):
+            pipeline.configure(**machine)
+
+    def choose_members(self, reads_texts: bool) -> list[MethodSpec]:
+        """Return the members of the settings, or those that suit the data."""
+        many = reads_texts and self.n_seen > MANY_LABELS
+        default = MANY_LABELS_MEMBERS if many else FEW_LABELS_MEMBERS
+        return self._parse_members(default if self.members is None else self.members)
+
+    def _parse_members(self, members: str) -> list[MethodSpec]:
+        specs = [MethodSpec.parse(text) for text in split_specs(members)]
+        if len(specs) < 2:
+            raise SettingError(f'members is "{members}"', hint='Name at least two methods: "plt, glas"')
+        if any(spec.method == "blend" for spec in specs):
+            raise SettingError("a blend cannot be a member of a blend", hint="Name its members instead")
+        return specs
+
+    def _check_input(self, X: Any) -> Any:
+        X = super()._check_input(X)
         return check_features(X) if sp.issparse(X) or isinstance(X, np.ndarray) else list(X)
 
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        members = self.chosen_members(not sp.issparse(X))
-        self._check_settings(members)
-        inputs, known, given = X, Y, valid
+        reads_texts = not sp.issparse(X)
+        specs = self.choose_members(reads_texts)
         if valid is None:
-            inputs, known, valid = parted(X, Y, self.holdout, self.seed)
-        self.pipelines = [self._trained(member, inputs, known, given, progress) for member in members]
-        self.numbers = [np.arange(Y.shape[1], dtype=np.int32)] * len(self.pipelines)
+            inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
+        else:
+            inputs, known, held_out = X, Y, valid
+        self.pipelines = [self._fit_member(spec, inputs, known, valid, progress) for spec in specs]
+        self.label_ids = [np.arange(Y.shape[1], dtype=np.int32)] * len(specs)
         self.mentions = None
-        if self.names and self.labels is not None and not sp.issparse(X):
+        if self.label_names and self.labels is not None and reads_texts:
             self.mentions = Mentions(self.labels.names).fit(inputs, known)
-        self.weigh(*valid)
-        if given is None and self.refit:
-            self.pipelines = [self._trained(member, X, Y, None, progress) for member in members]
+        self.fit_weights(*(held_out or (X, Y)))  # too few samples to hold some out: those of the members
+        if valid is None and self.refit:
+            self.pipelines = [self._fit_member(spec, X, Y, None, progress) for spec in specs]
             if self.mentions is not None:
                 self.mentions.fit(X, Y)
 
-    @classmethod
-    def of(cls, pipelines: Sequence[Pipeline], numbers: Sequence[Ints], valid: Valid) -> Blend:
-        """A blend of members that are trained already; ``valid`` are samples that none of them has learned from.
+    def _fit_member(self, spec: MethodSpec, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> Pipeline:
+        pipeline = Pipeline(spec, seed=self.seed, threads=self.threads)
+        return pipeline.fit(X, Y, valid, labels=self.labels, progress=progress)
 
-        numbers: of each member, which label of ``valid`` each of its own is. Names do not count: how often they are right
-        would have to be counted on other samples than those that weigh it.
+    @classmethod
+    def from_members(cls, pipelines: Sequence[Pipeline], label_ids: Sequence[Ints], valid: Valid) -> Self:
+        """Blend methods that are fitted already.
+
+        Label names are not used: their precision would have to be estimated on other samples than the weights.
+
+        :param pipelines: The members.
+        :param label_ids: For each member, the column of Y of each of its labels.
+        :param valid: Samples that no member was fitted on, and their labels Y.
         """
-        self = cls(members=", ".join(pipeline.method for pipeline in pipelines), names=False)
-        self.pipelines, self.numbers, self.mentions = list(pipelines), list(numbers), None
+        self = cls(members=join_specs(pipeline.spec for pipeline in pipelines), label_names=False)
+        self.pipelines, self.label_ids, self.mentions = list(pipelines), list(label_ids), None
         self.n_samples = max(pipeline.model.n_samples for pipeline in pipelines)
         inputs, Y = valid
         self.n_features = inputs.shape[1] if sp.issparse(inputs) else 0
         self.label_counts = np.zeros(Y.shape[1], np.int32)
-        for pipeline, own in zip(pipelines, numbers, strict=True):
-            self.label_counts[own] = np.maximum(self.label_counts[own], pipeline.model.label_counts)
-        self.weigh(inputs, Y)
+        for pipeline, ids in zip(pipelines, label_ids, strict=True):
+            self.label_counts[ids] = np.maximum(self.label_counts[ids], pipeline.model.label_counts)
+        self.fit_weights(inputs, Y)
         return self
 
-    def weigh(self, inputs: Any, Y: sp.csr_array) -> None:
-        """Learn the weights from samples that the members have not learned from."""
+    def fit_weights(self, inputs: Any, Y: sp.csr_array) -> None:
+        """Fit the weights to samples that the members were not fitted on."""
         rows, targets = [], []
-        for start in range(0, count(inputs), ROWS):
-            ids, Z = self._evidence(inputs[start : start + ROWS], self.wide)  # [n, c], [n, c, n_columns]
-            y = Y[start : start + ROWS]
-            at = np.flatnonzero(ids.ravel() != NO_LABEL)
-            of = np.repeat(np.arange(len(ids)), ids.shape[1])[at]
-            rows.append(Z.reshape(-1, Z.shape[2])[at])
-            targets.append(np.asarray(y[of, ids.ravel()[at]]).ravel() > 0)
-        self.weights = logistic(np.concatenate(rows).astype(np.float64), np.concatenate(targets))
+        for start in range(0, count_samples(inputs), _SAMPLES_PER_BLOCK):
+            block = slice(start, start + _SAMPLES_PER_BLOCK)
+            candidates, Z = self._collect(inputs[block], self.n_candidates)  # [n, c], [n, c, n_columns]
+            ids, y = candidates.ravel(), Y[block]
+            filled = np.flatnonzero(ids != NO_LABEL)
+            samples = np.repeat(np.arange(len(candidates)), candidates.shape[1])[filled]
+            rows.append(Z.reshape(-1, Z.shape[2])[filled])
+            targets.append(np.asarray(y[samples, ids[filled]]).ravel() > 0)
+        self.weights = fit_logistic(np.concatenate(rows).astype(np.float64), np.concatenate(targets).tolist())
 
     def _topk(self, X: Any, k: int) -> TopK:
         parts = []
-        for start in range(0, count(X), ROWS):
-            ids, Z = self._evidence(X[start : start + ROWS], max(self.wide, k))
+        for start in range(0, count_samples(X), _SAMPLES_PER_BLOCK):
+            ids, Z = self._collect(X[start : start + _SAMPLES_PER_BLOCK], max(self.n_candidates, k))
             scores = Z @ self.weights[:-1] + self.weights[-1]
             scores = np.where(ids == NO_LABEL, -np.inf, 1 / (1 + np.exp(-scores)))
             order = np.lexsort((ids, -scores), axis=1)[:, :k]
             parts.append((np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1).astype(np.float32)))
-        return TopK(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+        return TopK(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
 
-    def _evidence(self, inputs: Any, wide: int) -> tuple[Ints, Floats]:
-        """Candidates [n, c], each once, NO_LABEL behind the last, and what is said of them [n, c, n_columns]."""
-        for pipeline in self.pipelines:
-            if "threads" in pipeline.model.param_names():
-                pipeline.model.set_params(threads=self.threads)  # it is of the machine: a loaded blend may have others
-        found = [pipeline.topk(inputs, wide) for pipeline in self.pipelines]
-        meanings = [pipeline.model.score_meaning for pipeline in self.pipelines]
-        numbers = list(self.numbers)
+    def _collect(self, inputs: Any, n_candidates: int) -> tuple[Ints, Floats]:
+        """Return the candidates [n, c], each once and then NO_LABEL, and their evidence z [n, c, n_columns]."""
+        found = [pipeline.topk(inputs, n_candidates) for pipeline in self.pipelines]
+        meanings: list[str] = [pipeline.model.score_meaning for pipeline in self.pipelines]
+        label_ids = list(self.label_ids)
         if self.mentions is not None:
-            found.append(self.mentions.topk(inputs, wide))
+            found.append(self.mentions.topk(inputs, n_candidates))
             meanings.append("probability")
-            numbers.append(np.arange(self.n_labels, dtype=np.int32))
-        width = max(best.ids.shape[1] for best in found)
-        ids = np.full((len(found), count(inputs), width), NO_LABEL, np.int32)
-        says = np.zeros(ids.shape, np.float32)
-        for at, (best, meaning, own) in enumerate(zip(found, meanings, numbers, strict=True)):
-            ids[at, :, : best.ids.shape[1]] = np.where(best.ids != NO_LABEL, own[best.ids], NO_LABEL)
-            says[at, :, : best.ids.shape[1]] = spread_out(best.scores, meaning)
+            label_ids.append(np.arange(self.n_labels, dtype=np.int32))
+        width = max(best.k for best in found)
+        ids = np.full((len(found), count_samples(inputs), width), NO_LABEL, np.int32)
+        scores = np.zeros(ids.shape, np.float32)
+        for member, (best, meaning, own) in enumerate(zip(found, meanings, label_ids, strict=True)):
+            ids[member, :, : best.k] = np.where(best.ids != NO_LABEL, own[best.ids], NO_LABEL)
+            scores[member, :, : best.k] = to_log_odds(best.scores.astype(np.float32, copy=False), meaning)
         candidates = np.full((ids.shape[1], len(found) * width), NO_LABEL, np.int32)
         Z = np.zeros((*candidates.shape, 3 * len(found) + 1), np.float32)
-        collect(ids, says, candidates, Z)
+        collect_candidates(ids, scores, candidates, Z)
         if self.mentions is not None:
-            Z[:, :, -4] *= Z[:, :, -2]  # what is not mentioned is not denied
+            Z[:, :, -4] *= Z[:, :, -2]  # a label that is not mentioned gets no evidence against it
         Z[:, :, -1] = np.log(np.maximum(self.label_counts, 1))[candidates]
         return candidates, Z
 
-    def _explain(self, one: Any, label: int) -> Spans:
-        """What the members' parts add to the blend's log-odds, through the log-odds or margins of the members.
+    def _explain(self, sample: Any, label: int) -> PartWeights:
+        """Return the contributions of the members' parts to the blend's log-odds, through their log-odds or margins.
 
-        Ranks, and whether a label is proposed at all, have no slopes and are not explained, but for names that stand in the
-        text: the places share all that these add. A member whose weights add to neither log-odds, margin nor logarithm
-        (attention, say) has no part in it, nor has one that does not propose the label, unless none does.
+        Ranks, and whether a label is proposed at all, have no slopes and are not explained, except for names in the text:
+        their places share everything that the name contributes. A member is left out if its weights contribute neither to
+        log-odds, margin nor log-probability (attention, for example), or if it does not propose the label but another does.
         """
-        found = [pipeline.topk([one] if isinstance(one, str) else one, self.wide) for pipeline in self.pipelines]
-        named = [own[best.ids[best.ids != NO_LABEL]] for own, best in zip(self.numbers, found, strict=True)]
-        proposed = np.array([label in labels for labels in named])
+        inputs = [sample] if isinstance(sample, str) else sample
+        encoded = [pipeline.encode(inputs) for pipeline in self.pipelines]
+        proposes = self._find_proposers(encoded, label)
         starts, ends, weights = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
-        for number, pipeline in enumerate(self.pipelines):
-            theirs = np.flatnonzero(self.numbers[number] == label)  # what the member calls it, if it knows it
-            if len(theirs) and pipeline.model.label_counts[theirs[0]] and (proposed[number] or not proposed.any()):
-                start, end, adds = pipeline.explain(one, int(theirs[0]))
+        for member, pipeline in enumerate(self.pipelines):
+            own = np.flatnonzero(self.label_ids[member] == label)  # the member's id of the label, if it knows it
+            if len(own) and pipeline.model.label_counts[own[0]] and (proposes[member] or not proposes.any()):
+                start, end, contributions = pipeline.explain(encoded[member], int(own[0]))
                 starts.append(start)
                 ends.append(end)
-                slope = log_odds_slope(pipeline, one, int(theirs[0]), adds.sum())
-                weights.append(float(self.weights[3 * number]) * adds * slope)
-        if self.mentions is not None and (where := self.mentions.places(one).get(label)):
-            candidates, Z = self._evidence([one], self.wide)
-            (evidence,) = Z[0, candidates[0] == label, -4:-1] if label in candidates[0] else np.zeros((1, 3))
-            starts.append(np.array([start for start, _ in where]))
-            ends.append(np.array([end for _, end in where]))
-            weights.append(np.full(len(where), float(evidence @ self.weights[-5:-2]) / len(where)))
-        places = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1)
-        once, which = np.unique(places, axis=0, return_inverse=True)
+                slope = _log_odds_slope(pipeline, encoded[member], int(own[0]), contributions.sum())
+                weights.append(float(self.weights[3 * member]) * contributions * slope)
+        if self.mentions is not None and (places := self.mentions.find(sample).get(label)):
+            starts.append(np.array([start for start, _ in places]))
+            ends.append(np.array([end for _, end in places]))
+            weights.append(np.full(len(places), self._name_contribution(sample, label) / len(places)))
+        spans = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1)
+        once, which = np.unique(spans, axis=0, return_inverse=True)
         return once[:, 0], once[:, 1], np.bincount(which.ravel(), np.concatenate(weights), minlength=len(once))
 
-    def chosen_members(self, of_texts: bool) -> list[str]:
-        """Those that are named, or what suits the data."""
-        default = MANY if of_texts and self.n_seen > MANY_LABELS else FEW
-        return split_specs(default if self.members is None else self.members)
+    def _find_proposers(self, encoded: Sequence[Encoded], label: int) -> Any:
+        """Return which members propose a label for one sample [n_members]."""
+        found = [p.model.topk(sample.X, self.n_candidates) for p, sample in zip(self.pipelines, encoded, strict=True)]
+        own = [ids[best.ids[best.ids != NO_LABEL]] for ids, best in zip(self.label_ids, found, strict=True)]
+        return np.array([label in labels for labels in own])
 
-    def _trained(self, member: str, inputs: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> Pipeline:
-        pipeline = MethodSpec.parse(member).build_pipeline(self.seed, self.threads)
-        return pipeline.fit(inputs, Y, valid, labels=self.labels, progress=progress)
-
-    def _check_settings(self, members: list[str]) -> None:
-        if len(members) < 2:
-            raise SettingError(f'members is "{self.members}"', hint='Name at least two methods: "plt, glas"')
-        for member in members:
-            if member.startswith("blend"):
-                raise SettingError("a blend cannot be a member of a blend", hint="Name its members instead")
-            MethodSpec.parse(member).build_pipeline(self.seed, self.threads)
+    def _name_contribution(self, text: str, label: int) -> float:
+        """Return the contribution of the label's name in a text to the log-odds of the label."""
+        candidates, Z = self._collect([text], self.n_candidates)
+        (evidence,) = Z[0, candidates[0] == label, -4:-1] if label in candidates[0] else np.zeros((1, 3))
+        return float(evidence @ self.weights[-5:-2])
 
     def _state(self) -> State:
-        out: State = {"weights": self.weights}
         about = json.dumps([pipeline.about() for pipeline in self.pipelines]).encode()
-        out["about"] = np.frombuffer(about, np.uint8)
+        out: State = {"weights": self.weights, "about": np.frombuffer(about, np.uint8)}
         if self.mentions is not None:
             out |= {f"mentions.{name}": array for name, array in self.mentions.state().items()}
-        for number, pipeline in enumerate(self.pipelines):
-            out[f"{number}.numbers"] = self.numbers[number]
+        for member, pipeline in enumerate(self.pipelines):
+            out[f"{member}.label_ids"] = self.label_ids[member]
             for part, arrays in pipeline.state().items():
-                out.update({f"{number}.{part}.{name}": array for name, array in arrays.items()})
+                out.update({f"{member}.{part}.{name}": array for name, array in arrays.items()})
         return out
 
     def _restore(self, state: State) -> None:
-        self.weights, self.pipelines, self.numbers = state["weights"], [], []
-        mentions = inside(state, "mentions.")
-        self.mentions = Mentions.restored(mentions) if mentions else None
-        for number, about in enumerate(json.loads(bytes(state["about"]))):
-            self.numbers.append(state[f"{number}.numbers"])
-            parts: dict[str, State] = {"model": {}, "features": {}, "coder": {}}
-            for name, array in state.items():
-                for part, arrays in parts.items():
-                    if name.startswith(prefix := f"{number}.{part}."):
-                        arrays[name.removeprefix(prefix)] = array
-            self.pipelines.append(Pipeline.restored(about, parts))
+        self.weights, self.pipelines, self.label_ids = state["weights"], [], []
+        mentions = extract_part(state, "mentions.")
+        self.mentions = Mentions.from_state(mentions) if mentions else None
+        for member, about in enumerate(json.loads(bytes(state["about"]))):
+            self.label_ids.append(state[f"{member}.label_ids"])
+            parts = {part: extract_part(state, f"{member}.{part}.") for part in _PARTS}
+            self.pipelines.append(Pipeline(MethodSpec.parse(about["spec"])).restore(about, parts))
 
 
-def parted(X: Any, Y: sp.csr_array, share: float, seed: int) -> tuple[Any, sp.csr_array, Valid]:
-    """Samples to learn from, and some that are held out; all of them for both where there are too few to spare."""
-    tell = np.flatnonzero(np.diff(Y.indptr))
-    n = min(round(share * len(tell)), MOST_HELD_OUT)
-    if n == 0:
-        return X, Y, (X, Y)
-    out = np.sort(np.random.default_rng(seed).permutation(tell)[:n])
-    rest = np.setdiff1d(np.arange(Y.shape[0]), out)
-    return taken(X, rest), Y[rest], (taken(X, out), Y[out])
+def _log_odds_slope(pipeline: Pipeline, sample: Encoded, label: int, change: float) -> float:
+    """Return by how much the log-odds or margin of a member (``to_log_odds``) rises per unit of its explanation's weights.
 
-
-def taken(X: Any, rows: NDArray[Any]) -> Any:
-    """Some of the inputs."""
-    return X[rows] if sp.issparse(X) else [X[row] for row in rows]
-
-
-def log_odds_slope(pipeline: Pipeline, one: Any, label: int, change: float) -> float:
-    """By how much what a member says of a label (``spread_out``) rises with the weights of its explanation.
-
-    change: the sum of the weights, which is how far a logarithm of a probability has come from where it is without features.
+    change: the sum of the weights: for log-probabilities, the difference from a sample without features.
     """
-    if pipeline.model.weights_meaning in (IN_MARGIN, IN_ODDS, WITHOUT):
+    if pipeline.model.weights_meaning in (ADDS_TO_MARGIN, ADDS_TO_LOG_ODDS, LOSS_OF_LOG_ODDS):
         return 1.0
-    if pipeline.model.weights_meaning != IN_LOG_PROBABILITY:
+    if pipeline.model.weights_meaning != ADDS_TO_LOG_PROBABILITY:
         return 0.0
-    end = np.log(max(pipeline.score(one, label), LEAST))
-    return float(secant(lambda logarithm: spread_out(np.exp(logarithm), "probability"), end - change, end))
+    end = np.log(max(pipeline.score(sample, label), MIN_PROBABILITY))
+    return float(compute_secant_slope(lambda logarithm: to_log_odds(np.exp(logarithm), "probability"), end - change, end))

@@ -1,4 +1,4 @@
-"""What several methods say of labels, side by side, and a logistic regression that weighs it."""
+"""Stacking: the candidates of several methods side by side, and a logistic regression that weights their evidence."""
 
 from __future__ import annotations
 
@@ -10,67 +10,70 @@ from numpy.typing import NDArray
 from longtail.kernels import Floats, Ints, kernel
 from longtail.topk import NO_LABEL
 
-FARTHEST = 12.0  # log-odds; scores beyond it say no more
-LEAST = 1e-12  # probability; below it, none is told from another
-ITERATIONS, RIDGE = 50, 1e-3  # of the weights
+MAX_LOG_ODDS = 12.0  # larger ones are clipped
+MIN_PROBABILITY = 1e-12  # smaller ones are clipped
+RIDGE = 1e-3  # regularisation of the weights, per sample
+_MAX_ITERATIONS = 50
 
 Doubles = NDArray[np.float64]
 
 
-def spread_out(scores: Floats, meaning: str) -> Floats:
-    """Probabilities as log-odds, other scores as they are."""
+def to_log_odds(scores: Floats, meaning: str) -> Floats:
+    """Convert probabilities to log-odds; return other scores unchanged."""
     if meaning != "probability":
         return scores
-    p = np.clip(scores.astype(np.float64), LEAST, 1 - 1e-7)
-    odds: Floats = np.clip(np.log(p) - np.log1p(-p), -FARTHEST, FARTHEST).astype(np.float32)
-    return odds
+    p = np.clip(scores.astype(np.float64), MIN_PROBABILITY, 1 - 1e-7)
+    log_odds: Floats = np.clip(np.log(p) - np.log1p(-p), -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32)
+    return log_odds
 
 
 @kernel
-def collect(ids: Ints, says: Floats, candidates: Ints, Z: Floats) -> None:
-    """Fill candidates [n, c] with each label that any of the m members names [m, n, w], and Z [n, c, 3 m + 1].
+def collect_candidates(ids: Ints, scores: Floats, candidates: Ints, Z: Floats) -> None:
+    """Fill candidates [n, c] with every label that one of m members proposes, and Z [n, c, 3 m + 1] with the evidence.
 
-    A member that does not name a label is taken to say the lowest it said of any.
+    ids, scores: the labels that each member proposes, and their log-odds or margins [m, n, w]. The evidence of a member for
+    a label is the score, the reciprocal of the rank, and 1; if it does not propose the label, its lowest score, 0 and 0.
+    The last column of Z is left as it is.
     """
     n_members, n_rows, width = ids.shape
     for row in range(n_rows):
         n_found = 0
         for member in range(n_members):
-            for at in range(width):
-                label = ids[member, row, at]
+            for rank in range(width):
+                label = ids[member, row, rank]
                 if label == NO_LABEL:
                     break
-                known = 0
-                while known < n_found and candidates[row, known] != label:  # few labels: looking through them beats sorting
-                    known += 1
-                if known == n_found:
-                    candidates[row, known] = label
+                at = 0
+                while at < n_found and candidates[row, at] != label:  # few labels: a linear search is faster than sorting
+                    at += 1
+                if at == n_found:
+                    candidates[row, at] = label
                     n_found += 1
-                Z[row, known, 3 * member] = says[member, row, at]
-                Z[row, known, 3 * member + 1] = np.float32(1) / np.float32(at + 1)
-                Z[row, known, 3 * member + 2] = np.float32(1)
+                Z[row, at, 3 * member] = scores[member, row, rank]
+                Z[row, at, 3 * member + 1] = np.float32(1) / np.float32(rank + 1)
+                Z[row, at, 3 * member + 2] = np.float32(1)
         for member in range(n_members):
             lowest = np.float32(0)
-            for at in range(width):
-                if ids[member, row, at] == NO_LABEL:
+            for rank in range(width):
+                if ids[member, row, rank] == NO_LABEL:
                     break
-                lowest = says[member, row, at]
-            for known in range(n_found):
-                if Z[row, known, 3 * member + 2] == 0:
-                    Z[row, known, 3 * member] = lowest
+                lowest = scores[member, row, rank]
+            for at in range(n_found):
+                if Z[row, at, 3 * member + 2] == 0:
+                    Z[row, at, 3 * member] = lowest
 
 
-def logistic(Z: Doubles, y: Sequence[bool]) -> Floats:
-    """Weights and bias of a logistic regression, by Newton's method; columns are brought to one scale for the ridge.
+def fit_logistic(Z: Doubles, y: Sequence[bool]) -> Floats:
+    """Fit a logistic regression by Newton's method: weights, then the bias. The ridge applies to standardised columns.
 
-    >>> logistic(np.array([[0.0], [0.0], [1.0], [1.0]]), [True, False, True, False]).round(6).tolist()
+    >>> fit_logistic(np.array([[0.0], [0.0], [1.0], [1.0]]), [True, False, True, False]).round(6).tolist()
     [0.0, 0.0]
     """
     mean, scale = Z.mean(0), np.maximum(Z.std(0), 1e-6)
     A = np.hstack([(Z - mean) / scale, np.ones((len(Z), 1))])
     target, w = np.asarray(y, np.float64), np.zeros(A.shape[1])
     ridge = RIDGE * len(A) * np.append(np.ones(Z.shape[1]), 0)
-    for _ in range(ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         p = 1 / (1 + np.exp(-np.clip(A @ w, -30, 30)))
         hessian = (A * (p * (1 - p) + 1e-9)[:, None]).T @ A + np.diag(ridge + 1e-9)
         step = np.linalg.solve(hessian, A.T @ (p - target) + ridge * w)

@@ -1,38 +1,44 @@
-"""What keeps label vectors from overfitting (GLaS section 3): terms of the loss over the labels of a batch.
+"""Regularisers of label vectors (GLaS section 3.2): loss terms over the labels drawn for a batch.
 
-V [n, d] are vectors of length 1, ``times`` [n] how often each label was drawn, U [n, n] the frequencies of the pairs
-(``labelspace.cooccurrence``). Every term is a mean over all pairs of draws, so its weight does not depend on their number.
+V [n, dim] are unit vectors, ``counts`` [n] is how often each label was drawn, and U [n, n] are the co-occurrences of the
+labels (``cooccurrence.py``). Every term is a mean over all pairs of draws, so its weight does not depend on the batch size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 
-def pair_mean(values: Tensor, times: Tensor) -> Tensor:
-    """The mean of a table [n, n] over all pairs of draws."""
-    return times @ values @ times / times.sum() ** 2
+def mean_over_draws(values: Tensor, counts: Tensor) -> Tensor:
+    """Return the mean of values per pair of labels [n, n] over all pairs of draws."""
+    return counts @ values @ counts / counts.sum() ** 2
 
 
-def glas(V: Tensor, U: Tensor, times: Tensor) -> Tensor:
-    """Inner products should be what the labels' co-occurrence says: mean (v·v' − u)² (eq. 3)."""
-    return pair_mean((V @ V.T - U).square(), times)
+def glas_loss(V: Tensor, U: Tensor, counts: Tensor) -> Tensor:
+    """Penalise inner products that differ from the co-occurrence: mean (v·v' − u)² (eq. 3)."""
+    return mean_over_draws((V @ V.T - U).square(), counts)
 
 
-def spread_out(V: Tensor, U: Tensor, times: Tensor) -> Tensor:
-    """Different labels should lie at right angles: mean (v·v')² without the diagonal (eq. 2)."""
+def spread_out_loss(V: Tensor, U: Tensor, counts: Tensor) -> Tensor:
+    """Penalise labels that are not orthogonal: mean (v·v')² without the diagonal (eq. 2). U is not used."""
     gram = V @ V.T
-    return pair_mean((gram - gram.diagonal().diag()).square(), times)
+    return mean_over_draws((gram - gram.diagonal().diag()).square(), counts)
 
 
-def laplacian(V: Tensor, U: Tensor, times: Tensor) -> Tensor:
-    """Labels that stand together should lie together: mean u ‖v − v'‖² (eq. 4)."""
-    return pair_mean(U * (2 - 2 * V @ V.T), times)
+def laplacian_loss(V: Tensor, U: Tensor, counts: Tensor) -> Tensor:
+    """Penalise distance between labels that co-occur: mean u ‖v − v'‖² (eq. 4)."""
+    return mean_over_draws(U * (2 - 2 * V @ V.T), counts)
 
 
-def gravity(H: Tensor, V: Tensor, times: Tensor) -> Tensor:
-    """Scores of random pairs of inputs H [B, d] and labels should be small: mean (h·v)² (Krichene et al. 2019)."""
-    return (H @ V.T).square().mean(0) @ times / times.sum()
+def gravity_loss(H: Tensor, V: Tensor, counts: Tensor) -> Tensor:
+    """Penalise scores of random pairs of an input H [B, dim] and a label: mean (h·v)² (Krichene et al. 2019)."""
+    return (H @ V.T).square().mean(0) @ counts / counts.sum()
 
 
-REGULARISERS = {"glas": glas, "spread-out": spread_out, "laplacian": laplacian}
+REGULARISERS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "glas": glas_loss,
+    "spread-out": spread_out_loss,
+    "laplacian": laplacian_loss,
+}

@@ -1,9 +1,8 @@
-"""Label trees by agglomerative clustering of what stands together (HierarchicalXC, section 4.1).
+"""Agglomerative clustering of co-occurring labels into a binary tree (HierarchicalXC, section 4.1).
 
-Clusters are joined two by two, always the two most alike. Only pairs of labels that stand together are ever held: all others
-are equally far apart, so clusters between which there are only such pairs come last and are told apart by their vectors.
+The two most similar clusters are merged, again and again. Only pairs of labels that co-occur are stored; all other pairs are
+at the same, largest distance. Clusters at that distance are merged last, by balanced 2-means of their feature vectors.
 """
-# mypy: disable-error-code="assignment,arg-type,return-value"
 
 from __future__ import annotations
 
@@ -15,25 +14,29 @@ import scipy.sparse as sp
 from longtail.errors import SettingError, suggest
 from longtail.features.normaliser import Normaliser
 from longtail.kernels import Ints, Longs, kernel
-from longtail.labelspace.grow import balanced_tree
-from longtail.labelspace.tree import INNER, LabelTree, direct, tree_from_parents
+from longtail.labelspace.grow import build_balanced_tree
+from longtail.labelspace.tree import INNER_NODE, LabelTree, build_tree, collapse_chains
 
 DISTANCES = ("count", "iou")
 LINKAGES = ("complete", "average", "balanced")
-ONE = 2**30  # an IoU of 1: similarities are whole numbers, so that sums do not depend on their order
+IOU_SCALE = 2**30  # similarity for an IoU of 1: similarities are integers, so that sums do not depend on their order
 
 
-def agglomerated(
+def build_agglomerative_tree(
     Y: sp.csr_array, V: sp.csr_array, *, distance: str, linkage: str, seed: int = 0, threads: int | None = None
 ) -> LabelTree:
-    """The binary tree of joins over the labels that have samples.
+    """The binary tree of merges over the labels that have samples.
 
-    distance: count, −|{x : i and j both on x}| as in the paper, or iou, 1 − |i ∧ j| / |i ∨ j|, which it proposes. linkage:
-    how far apart two clusters are: complete, as their two farthest labels (paper), or average. Clusters at the largest
-    distance are joined by balanced 2-means of the label vectors V; with the linkage balanced, all are.
+    :param Y: [n_samples, n_labels] The labels of each sample.
+    :param V: [n_labels, n_features] Label vectors. Clusters at the largest distance are merged by balanced 2-means of them.
+    :param distance: Distance of two labels: count, −|{x : x has i and j}| (paper), or iou, 1 − |i ∧ j| / |i ∨ j|, which
+        the paper proposes.
+    :param linkage: Distance of two clusters: complete, that of their farthest labels (paper), or average. balanced: all
+        merges are made by 2-means.
 
     >>> Y = sp.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32))
-    >>> print(agglomerated(Y, sp.csr_array(np.eye(3)), distance="count", linkage="average").drawn(["a", "b", "c"]))
+    >>> tree = build_agglomerative_tree(Y, sp.csr_array(np.eye(3)), distance="count", linkage="average")
+    >>> print(tree.draw(["a", "b", "c"]))
     3 labels
     ├─ c
     └─ 2 labels
@@ -46,90 +49,97 @@ def agglomerated(
     labels = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
     parent = np.full(len(labels), -1, np.int32)
     if linkage != "balanced":
-        S = similarities(Y[:, labels], distance)
-        parent = joins(S.indptr.astype(np.int64), S.indices, S.data, linkage == "complete")
-    return joined(parent, labels, V, seed, threads)
+        S = compute_similarities(Y[:, labels], distance)
+        parent = merge_clusters(S.indptr.astype(np.int64), S.indices, S.data, linkage == "complete")
+    return _assemble_tree(parent, labels, V, seed, threads)
 
 
-def similarities(Y: sp.csr_array, distance: str) -> sp.csr_array:
-    """How alike each two labels are that stand together [n_labels, n_labels], sparse, in whole numbers, without themselves.
+def compute_similarities(Y: sp.csr_array, distance: str) -> sp.csr_array:
+    """Integer similarities of the labels that co-occur [n_labels, n_labels], sparse; the diagonal is empty.
 
     >>> Y = sp.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]]))
-    >>> similarities(Y, "count").toarray().tolist()
+    >>> compute_similarities(Y, "count").toarray().tolist()
     [[0, 2, 0], [2, 0, 1], [0, 1, 0]]
-    >>> (similarities(Y, "iou").toarray() / ONE).round(2).tolist()
+    >>> (compute_similarities(Y, "iou").toarray() / IOU_SCALE).round(2).tolist()
     [[0.0, 0.67, 0.0], [0.67, 0.0, 0.33], [0.0, 0.33, 0.0]]
     """
     Y = Y.astype(np.int64)
-    A = sp.coo_array(Y.T.tocsr() @ Y)  # [n_labels, n_labels] |{x : i and j both on x}|
+    A = sp.coo_array(Y.T.tocsr() @ Y)  # [n_labels, n_labels] |{x : x has i and j}|
     n = A.tocsr().diagonal()
     pairs = A.row != A.col
     row, column, both = A.row[pairs], A.col[pairs], A.data[pairs]
     if distance == "iou":
-        both = np.rint(ONE * (both / (n[row] + n[column] - both))).astype(np.int64)
+        both = np.rint(IOU_SCALE * (both / (n[row] + n[column] - both))).astype(np.int64)
     out = sp.csr_array((both, (row, column)), shape=A.shape)
     out.sort_indices()
     return out
 
 
-def joined(parent: Ints, labels: Ints, V: sp.csr_array, seed: int, threads: int | None) -> LabelTree:
-    """The tree of all joins; what was not joined to anything else is joined by balanced 2-means."""
+def _assemble_tree(parent: Ints, labels: Ints, V: sp.csr_array, seed: int, threads: int | None) -> LabelTree:
+    """The tree of all merges; clusters that were not merged are merged by balanced 2-means of their vectors.
+
+    :param parent: [n_labels + n_merges] What ``merge_clusters`` returned; all −1 if nothing is merged yet.
+    :param labels: [n_labels] The labels that have samples.
+    """
     roots = np.flatnonzero(parent < 0).astype(np.int32)
-    label = np.full(len(parent), INNER, np.int32)
+    label = np.full(len(parent), INNER_NODE, np.int32)
     label[: len(labels)] = labels
     if len(roots) == 1 < len(parent):
-        return tree_from_parents(parent, label)
+        return build_tree(parent, label)
     cluster = np.arange(len(parent))
-    for node in range(len(parent) - 1, -1, -1):  # a join has a higher number than what it joins
+    for node in range(len(parent) - 1, -1, -1):  # a merge has a higher number than the clusters it merges
         if parent[node] >= 0:
             cluster[node] = cluster[parent[node]]
     cells = (np.searchsorted(roots, cluster[: len(labels)]), labels)
     member = sp.csr_array((np.ones(len(labels), np.float32), cells), shape=(len(roots), V.shape[0]))
     vectors = Normaliser().transform(sp.csr_array(member @ V))  # [n_roots, n_features]
-    whole = np.arange(len(roots), dtype=np.int32)
-    upper = direct(balanced_tree(vectors, whole, fanout=2, max_leaf=2, seed=seed, threads=threads))
-    inner = upper.label == INNER
-    number = np.where(inner, len(parent) + np.cumsum(inner) - 1, roots[upper.label])  # of each node of the upper tree
+    all_roots = np.arange(len(roots), dtype=np.int32)
+    upper = collapse_chains(build_balanced_tree(vectors, all_roots, fanout=2, max_leaf=2, seed=seed, threads=threads))
+    inner = upper.label == INNER_NODE
+    number = np.where(inner, len(parent) + np.cumsum(inner) - 1, roots[upper.label])  # [n_upper_nodes]
     parent = np.concatenate([parent, np.full(inner.sum(), -1, np.int32)])
     parent[number[1:]] = number[upper.parent[1:]]
-    return tree_from_parents(parent, np.concatenate([label, np.full(inner.sum(), INNER, np.int32)]))
+    return build_tree(parent, np.concatenate([label, np.full(inner.sum(), INNER_NODE, np.int32)]))
 
 
-class Clusters(NamedTuple):
-    """Clusters, numbered labels first, then joins, with lists of what they stand with; all arrays are worked on in place.
+class _MergeState(NamedTuple):
+    """The clusters and their lists of similar clusters; the arrays are changed in place.
 
-    The entries of a cluster stand in runs, which were those of its labels: run r is [begin[r], end[r]), then comes after[r].
+    Clusters are numbered: labels first, then merges in their order. The list of a cluster is a linked list of runs. Each run
+    was the list of one label: run r holds the entries begin[r] to end[r] and is followed by run next_run[r].
     """
 
-    neighbour: Ints  # [n_entries] a label or join; what it has become a part of is found through ``top``
-    similarity: Longs  # [n_entries] the least of its pairs of labels (complete linkage) or their sum (average)
-    n_pairs: Longs  # [n_entries] pairs of labels that it stands for
+    neighbour: Ints  # [n_entries] a label or merge; ``top`` leads to the cluster that it belongs to now
+    similarity: Longs  # [n_entries] the smallest similarity of the label pairs (complete linkage) or their sum (average)
+    n_pairs: Longs  # [n_entries] number of label pairs
     begin: Longs  # [n_labels]
     end: Longs  # [n_labels]
-    after: Ints  # [n_labels] −1 behind the last
-    head: Ints  # [2 n_labels − 1] a cluster's first run; −1 when it stands with nothing any more
-    tail: Ints  # [2 n_labels − 1] its last run
-    size: Longs  # [2 n_labels − 1] its labels
-    top: Ints  # [2 n_labels − 1] a step towards the cluster that holds it now
+    next_run: Ints  # [n_labels] −1 after the last run
+    head: Ints  # [2 n_labels − 1] first run of a cluster; −1 if no cluster can be merged with it
+    tail: Ints  # [2 n_labels − 1] last run of a cluster
+    size: Longs  # [2 n_labels − 1] number of labels
+    top: Ints  # [2 n_labels − 1] union-find: a step towards the cluster that contains this one
 
 
 @kernel
-def joins(indptr: Longs, indices: Ints, similarity: Longs, complete: bool) -> Ints:
-    """[n + n_joins] the join that each label (the first n) or join (numbered in order) goes into; −1 where none.
+def merge_clusters(indptr: Longs, indices: Ints, similarity: Longs, complete: bool) -> Ints:
+    """[n_labels + n_merges] The merge that each label or merge goes into; −1 if none.
 
-    Nearest-neighbour chain (Murtagh 1983): follow nearest neighbours until two are each other's, and join them. For these
-    linkages the joins are those of the greedy algorithm, in another order. At a tie the neighbour that the chain came from
-    is the nearest, so similarities along the chain rise and it ends. A join takes over the lists of both, which are summed
-    up when they are next looked at: entries only ever get fewer. The arrays given are used up.
+    Nearest-neighbour chain (Murtagh 1983): follow nearest neighbours until two clusters are each other's nearest, and merge
+    these. For both linkages the merges are those of the greedy algorithm, in another order. At a tie the previous cluster of
+    the chain is the nearest, so similarities rise along the chain and it ends. A merge concatenates the lists of both
+    clusters; entries for the same cluster are combined when the list is next read, so lists never grow.
+
+    The similarities are given in CSR form; ``indices`` and ``similarity`` are overwritten.
     """
     n = len(indptr) - 1
     numbers = np.arange(2 * n - 1).astype(np.int32)
-    after, head = np.full(n, -1, np.int32), np.full(2 * n - 1, -1, np.int32)
+    next_run, head = np.full(n, -1, np.int32), np.full(2 * n - 1, -1, np.int32)
     head[:n] = numbers[:n]
     size, n_pairs = np.ones(2 * n - 1, np.int64), np.ones(len(indices), np.int64)
-    lists = (indices, similarity, n_pairs, indptr[:-1].copy(), indptr[1:].copy(), after, head, head.copy())
-    clusters = Clusters(*lists, size, numbers)
-    total, pairs = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int64)  # of what the cluster looked at stands with
+    lists = (indices, similarity, n_pairs, indptr[:-1].copy(), indptr[1:].copy(), next_run, head, head.copy())
+    state = _MergeState(*lists, size, numbers)
+    total, pairs = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int64)  # sums over the entries of a cluster
     found, parent = np.empty(2 * n - 1, np.int32), np.full(2 * n - 1, -1, np.int32)
     chain, length, n_nodes, start = np.empty(2 * n - 1, np.int32), 0, n, 0
     while True:
@@ -139,15 +149,15 @@ def joins(indptr: Longs, indices: Ints, similarity: Longs, complete: bool) -> In
             if start == n_nodes:
                 return parent[:n_nodes]
             chain[0], length = start, 1
-        mine, before = chain[length - 1], chain[length - 2] if length > 1 else np.int32(-1)
-        n_found = sum_up(clusters, mine, complete, total, pairs, found)
-        nearest = write_back(clusters, mine, before, complete, total, pairs, found[:n_found])
-        if nearest < 0:  # nothing stands with all of it, and nothing ever will
-            head[mine] = -1
+        cluster, previous = chain[length - 1], chain[length - 2] if length > 1 else -1
+        n_found = _sum_entries(state, cluster, complete, total, pairs, found)
+        nearest = _compact_entries(state, cluster, previous, complete, total, pairs, found[:n_found])
+        if nearest < 0:  # no cluster is nearer than the largest distance, now or later
+            head[cluster] = -1
             length -= 1
-        elif nearest == before:
-            parent[mine] = parent[before] = n_nodes
-            join(clusters, mine, before, n_nodes)
+        elif nearest == previous:
+            parent[cluster] = parent[previous] = n_nodes
+            _merge_pair(state, cluster, previous, n_nodes)
             n_nodes += 1
             length -= 2
         else:
@@ -156,59 +166,64 @@ def joins(indptr: Longs, indices: Ints, similarity: Longs, complete: bool) -> In
 
 
 @kernel
-def sum_up(c: Clusters, mine: int, complete: bool, total: Longs, pairs: Longs, found: Ints) -> int:
-    """Sum up the entries of a cluster by the clusters that they lead to now; return how many these are."""
-    n_found, run = 0, c.head[mine]
+def _sum_entries(state: _MergeState, cluster: int, complete: bool, total: Longs, pairs: Longs, found: Ints) -> int:
+    """Combine the entries of a cluster by the cluster that each belongs to now; return the number of these clusters."""
+    n_found, run = 0, state.head[cluster]
     while run >= 0:
-        for p in range(c.begin[run], c.end[run]):
-            other = c.neighbour[p]
-            while c.top[other] != other:
-                c.top[other] = c.top[c.top[other]]
-                other = c.top[other]
-            if other == mine:
+        for p in range(state.begin[run], state.end[run]):
+            other = state.neighbour[p]
+            while state.top[other] != other:
+                state.top[other] = state.top[state.top[other]]
+                other = state.top[other]
+            if other == cluster:
                 continue
             if pairs[other] == 0:
                 found[n_found] = other
                 n_found += 1
-                total[other] = c.similarity[p]
+                total[other] = state.similarity[p]
             elif complete:
-                total[other] = min(total[other], c.similarity[p])
+                total[other] = min(total[other], state.similarity[p])
             else:
-                total[other] += c.similarity[p]
-            pairs[other] += c.n_pairs[p]
-        run = c.after[run]
+                total[other] += state.similarity[p]
+            pairs[other] += state.n_pairs[p]
+        run = state.next_run[run]
     return n_found
 
 
 @kernel
-def write_back(c: Clusters, mine: int, before: int, complete: bool, total: Longs, pairs: Longs, found: Ints) -> int:
-    """Write the entries, one for each cluster, over the old ones; return the nearest: ``before`` or the lowest at a tie."""
+def _compact_entries(
+    state: _MergeState, cluster: int, previous: int, complete: bool, total: Longs, pairs: Longs, found: Ints
+) -> int:
+    """Overwrite the entries of a cluster with the combined ones; return the nearest cluster, −1 if none.
+
+    At a tie the nearest is ``previous``, otherwise the one with the lowest number.
+    """
     nearest, best = -1, 0.0
-    run = c.head[mine]
-    p, stop = c.begin[run], c.end[run]
+    run = state.head[cluster]
+    p, stop = state.begin[run], state.end[run]
     for other in found:
-        all_pairs = c.size[mine] * c.size[other]
-        if not complete or pairs[other] == all_pairs:  # a pair that is missing is at the largest distance
+        all_pairs = state.size[cluster] * state.size[other]
+        if not complete or pairs[other] == all_pairs:  # a pair that is not stored is at the largest distance
             while p == stop:
-                c.end[run] = p
-                run = c.after[run]
-                p, stop = c.begin[run], c.end[run]
-            c.neighbour[p], c.similarity[p], c.n_pairs[p] = other, total[other], pairs[other]
+                state.end[run] = p
+                run = state.next_run[run]
+                p, stop = state.begin[run], state.end[run]
+            state.neighbour[p], state.similarity[p], state.n_pairs[p] = other, total[other], pairs[other]
             p += 1
-            alike = np.float64(total[other]) if complete else total[other] / all_pairs
-            if alike > best or (alike == best and nearest != before and (other == before or other < nearest)):
-                nearest, best = other, alike
+            similarity = np.float64(total[other]) if complete else total[other] / all_pairs
+            if similarity > best or (similarity == best and nearest != previous and (other == previous or other < nearest)):
+                nearest, best = other, similarity
         pairs[other] = 0
-    c.end[run] = p
-    c.tail[mine] = run
-    c.after[run] = -1
+    state.end[run] = p
+    state.tail[cluster] = run
+    state.next_run[run] = -1
     return nearest
 
 
 @kernel
-def join(c: Clusters, one: int, other: int, number: int) -> None:
-    """Make two clusters one, under a new number."""
-    c.top[one] = c.top[other] = number
-    c.size[number] = c.size[one] + c.size[other]
-    c.head[number], c.tail[number] = c.head[one], c.tail[other]
-    c.after[c.tail[one]] = c.head[other]
+def _merge_pair(state: _MergeState, one: int, other: int, number: int) -> None:
+    """Merge two clusters into one with a new number."""
+    state.top[one] = state.top[other] = number
+    state.size[number] = state.size[one] + state.size[other]
+    state.head[number], state.tail[number] = state.head[one], state.tail[other]
+    state.next_run[state.tail[one]] = state.head[other]

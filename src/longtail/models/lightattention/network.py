@@ -1,12 +1,13 @@
-"""The network of LightAttention and AttentionXML: a BiLSTM over word vectors, and an attention of its own for each label.
+"""The network of LightAttention and AttentionXML: word vectors, a BiLSTM, attention per label, fully connected layers.
 
-The parts do not know of trees: a ``Reader`` makes a vector for each word of a text, an ``Attention`` scores nodes (clusters
-or labels) by them.
+A ``BiLstmEncoder`` encodes each word of a text; a ``LabelAttention`` scores nodes (clusters or labels) from these
+encodings. A ``LevelNetwork`` is the pair that scores one level of the label tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,154 +16,204 @@ from torch import Tensor
 
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
-from longtail.nn.sparse_embedding import RowTable
+from longtail.models.lightattention.levels import TreeLevel
+from longtail.nn.sparse_embedding import SparseEmbedding
 
-SPREAD = 0.3  # of the numbers of word vectors that are learned, at the start; about that of GloVe's
-SHARED = 2  # up to so many times a text's own candidates, the scores of all that the batch has come by one large product
+WORD_VECTOR_STD = 0.3  # of random word vectors; about that of GloVe's
+MAX_UNION_RATIO = 2  # score the union of a batch's candidates if it is at most this many times those of one text
 
 
-class Reader(torch.nn.Module):
-    """Word vectors and a BiLSTM: a text of T words -> H [T, 2n], what both directions know at each word.
+@dataclass(frozen=True)
+class BatchLayout:
+    """How the words of a batch of texts are laid out in padded tables.
 
-    With ``skip``, the word's vector stands beside them, H [T, 2n + d]: attention then finds the words themselves sooner than
-    the places where the BiLSTM remembers them.
+    The words of all texts are rows 1, 2, … of one matrix; row 0 is padding.
+
+    >>> layout = BatchLayout.from_lengths(np.array([2, 1]))
+    >>> layout.forward.tolist(), layout.backward.tolist(), layout.text.tolist()
+    ([[1, 2], [3, 0]], [[2, 1], [3, 0]], [0, 0, 1])
+    """
+
+    forward: Longs  # [B, T] the row of each word, in reading order
+    backward: Longs  # [B, T] the same in reverse order; padding is last here, too
+    text: Longs  # [n_words] the text of each word
+
+    @classmethod
+    def from_lengths(cls, lengths: Longs) -> BatchLayout:
+        """Lay out texts with these numbers of words [B]."""
+        offsets = np.cumsum(lengths) - lengths  # words of the texts before
+        position = np.arange(max(int(lengths.max(initial=0)), 1))
+        is_word = position < lengths[:, None]  # [B, T]
+        forward = np.where(is_word, 1 + offsets[:, None] + position, 0)
+        backward = np.where(is_word, (offsets + lengths)[:, None] - position, 0)
+        return cls(forward, backward, np.repeat(np.arange(len(lengths)), lengths))
+
+    @property
+    def reversed_positions(self) -> Longs:
+        """[B, T] the position of each word when its text is reversed; that of padding stays the same."""
+        lengths, position = (self.forward > 0).sum(1)[:, None], np.arange(self.forward.shape[1])
+        return np.where(position < lengths, lengths - 1 - position, position)
+
+
+class BiLstmEncoder(torch.nn.Module):
+    """Word vectors and a BiLSTM: encodes a text of T words as H [T, 2n].
+
+    With ``skip_connection``, each word's vector is appended, H [T, 2n + d]. Attention then finds the words themselves more
+    easily than the positions at which the BiLSTM remembers them.
     """
 
     def __init__(
-        self, n_words: int, d: int, n: int, *, skip: bool, frozen: bool, word_dropout: float, dropout: float
+        self,
+        n_words: int,
+        word_dim: int,
+        hidden: int,
+        *,
+        skip_connection: bool,
+        freeze_vectors: bool,
+        embedding_dropout: float,
+        dropout: float,
     ) -> None:
-        """d: numbers of a word vector. n: of each direction. frozen: word vectors are not trained.
+        """Create a network with random weights.
 
-        word_dropout: share of the numbers of word vectors that are dropped; dropout: of those of H.
+        :param n_words: Size of the vocabulary.
+        :param word_dim: d, dimension of word vectors.
+        :param hidden: n, hidden units per direction.
+        :param freeze_vectors: Whether word vectors stay fixed.
+        :param embedding_dropout: Dropout rate of word vectors.
+        :param dropout: Dropout rate of H.
         """
         super().__init__()
-        self.table = RowTable(n_words, d, std=SPREAD)
-        self.frozen, self.word_dropout, self.dropout = frozen, word_dropout, dropout
-        self.ahead, self.back = (torch.nn.LSTM(d, n, batch_first=True) for _ in range(2))
-        self.start = torch.nn.Parameter(torch.zeros(2, 2, 1, n))  # direction, hidden and cell state
-        self.skip, self.width = skip, 2 * n + d * skip
+        self.embedding = SparseEmbedding(n_words, word_dim, std=WORD_VECTOR_STD)
+        self.freeze_vectors, self.embedding_dropout, self.dropout = freeze_vectors, embedding_dropout, dropout
+        self.forward_lstm = torch.nn.LSTM(word_dim, hidden, batch_first=True)
+        self.backward_lstm = torch.nn.LSTM(word_dim, hidden, batch_first=True)
+        self.initial_state = torch.nn.Parameter(torch.zeros(2, 2, 1, hidden))  # direction; hidden and cell state
+        self.skip_connection, self.output_dim = skip_connection, 2 * hidden + word_dim * skip_connection
 
-    def forward(self, rows: TokenRows) -> tuple[Tensor, Tensor]:
-        """H [B, T, width], and which of the T places are words [B, T]; a text without words is read as one unknown word."""
-        device = self.start.device
-        lengths = np.maximum(rows.lengths, 1)
-        places, backwards, of = layout(rows.lengths)
-        words = self.words(rows.ids, torch.from_numpy(of).to(device), len(rows))  # [1 + n_words, d], padding first
-        own = [taken(words, places)] if self.skip else []
-        H = torch.cat([self.read(self.ahead, 0, words, places), self.read(self.back, 1, words, backwards), *own], 2)
-        H = H * kept((len(rows), 1, self.width), self.dropout if self.training else 0, device)
-        return H, torch.arange(places.shape[1], device=device) < torch.from_numpy(lengths).to(device)[:, None]
+    def forward(self, texts: TokenRows) -> tuple[Tensor, Tensor]:
+        """Encode texts of word ids. A text without words is read as one unknown word.
 
-    def words(self, ids: Ints, of: Tensor, n_texts: int) -> Tensor:
-        """The vectors of all words of a batch [1 + n_words, d], first that of the unknown word, which is padding too.
+        :returns: H [B, T, output_dim], and a mask [B, T] that is true where there is a word.
+        """
+        device = self.initial_state.device
+        layout = BatchLayout.from_lengths(texts.lengths)
+        words = self._embed(texts.ids, torch.from_numpy(layout.text).to(device), len(texts))  # [1 + n_words, d]
+        skipped = [_gather_rows(words, layout.forward)] if self.skip_connection else []
+        H = torch.cat([self._read_forward(words, layout), self._read_backward(words, layout), *skipped], 2)
+        H = H * _dropout_factor((len(texts), 1, self.output_dim), self.dropout if self.training else 0, device)
+        lengths = torch.from_numpy(np.maximum(texts.lengths, 1)).to(device)
+        return H, torch.arange(H.shape[1], device=device) < lengths[:, None]
 
-        What is dropped is drawn once for a text, not for each of its words: to draw is slow on CPUs.
+    def _embed(self, ids: Ints, text: Tensor, n_texts: int) -> Tensor:
+        """Look up the vectors of all words of a batch [1 + n_words, d]; row 0 is the unknown word, which serves as padding.
+
+        Dropout is drawn once per text, not per word: random numbers are slow on CPUs.
         """
         ids = np.concatenate([[0], ids])
-        vectors: Tensor = self.table.weight.detach()[ids] if self.frozen else self.table.lookup(ids)
-        if not (self.training and self.word_dropout):
+        vectors: Tensor = self.embedding.weight.detach()[ids] if self.freeze_vectors else self.embedding.lookup(ids)
+        if not (self.training and self.embedding_dropout):
             return vectors
-        mask = kept((n_texts, vectors.shape[1]), self.word_dropout, vectors.device)
-        return torch.cat([vectors[:1], vectors[1:] * mask[of]])
+        factor = _dropout_factor((n_texts, vectors.shape[1]), self.embedding_dropout, vectors.device)
+        return torch.cat([vectors[:1], vectors[1:] * factor[text]])
 
-    def read(self, lstm: torch.nn.LSTM, direction: int, words: Tensor, places: Longs) -> Tensor:
-        """One direction [B, T, n], its outputs in the order of the text.
+    def _read_forward(self, words: Tensor, layout: BatchLayout) -> Tensor:
+        """Run the forward LSTM; return its outputs [B, T, n]."""
+        return self._run_lstm(self.forward_lstm, 0, _gather_rows(words, layout.forward))
 
-        Both directions have padding at the end only, so it changes nothing, as with packed sequences; but these take torch
-        much longer on a CPU.
+    def _read_backward(self, words: Tensor, layout: BatchLayout) -> Tensor:
+        """Run the backward LSTM; return its outputs in reading order [B, T, n].
+
+        Texts are reversed without their padding, which so comes last in both directions and changes nothing. The result is
+        that of packed sequences, which are much slower in torch on a CPU.
         """
-        B, T = places.shape
-        start = tuple(state.expand(1, B, -1).contiguous() for state in self.start[direction][:, None])
-        out: Tensor = lstm(taken(words, places), start)[0]  # [B, T, n]
-        if direction == 0:
-            return out
-        return taken(out.reshape(B * T, -1), turn(places) + T * np.arange(B)[:, None])
+        out = self._run_lstm(self.backward_lstm, 1, _gather_rows(words, layout.backward))
+        B, T, n = out.shape
+        return _gather_rows(out.reshape(B * T, n), layout.reversed_positions + T * np.arange(B)[:, None])
+
+    def _run_lstm(self, lstm: torch.nn.LSTM, direction: int, vectors: Tensor) -> Tensor:
+        """Run one LSTM over vectors [B, T, d]; return its outputs [B, T, n]."""
+        initial = tuple(state.expand(1, len(vectors), -1).contiguous() for state in self.initial_state[direction][:, None])
+        out: Tensor = lstm(vectors, initial)[0]
+        return out
 
 
-def taken(rows: Tensor, places: Longs) -> Tensor:
-    """Rows [n, d] at places [B, T], as [B, T, d]."""
-    return rows.index_select(0, torch.from_numpy(places.ravel()).to(rows.device)).view(*places.shape, -1)
+class LabelAttention(torch.nn.Module):
+    """Scores nodes: each attends to the words with its own query w_j; fully connected layers are shared (eq. 2).
 
-
-def layout(lengths: Longs) -> tuple[Longs, Longs, Longs]:
-    """Where the words of a batch stand among all its words, counted from 1: in order and backwards [B, T], 0 at padding.
-
-    And the text of each word [n_words].
-
-    >>> [array.tolist() for array in layout(np.array([2, 1]))]
-    [[[1, 2], [3, 0]], [[2, 1], [3, 0]], [0, 0, 1]]
-    """
-    first = np.cumsum(lengths) - lengths  # words of the texts before
-    place = np.arange(max(int(lengths.max(initial=0)), 1))
-    there = place < lengths[:, None]  # [B, T]
-    ahead = np.where(there, 1 + first[:, None] + place, 0)
-    back = np.where(there, (first + lengths)[:, None] - place, 0)
-    return ahead, back, np.repeat(np.arange(len(lengths)), lengths)
-
-
-def turn(places: Longs) -> Longs:
-    """For each place of a text the one that it has when the text is read backwards; padding stays [B, T]."""
-    lengths, place = (places > 0).sum(1)[:, None], np.arange(places.shape[1])
-    return np.where(place < lengths, lengths - 1 - place, place)
-
-
-def kept(shape: tuple[int, ...], dropout: float, device: torch.device) -> Tensor:
-    """Dropout as a factor: 0, or what makes up for it."""
-    if not dropout:
-        return torch.ones((), device=device)
-    return (torch.rand(shape, device=device) >= dropout).float() / (1 - dropout)
-
-
-class Attention(torch.nn.Module):
-    """Scores of nodes from the words that each attends to: its own vector w_j, and fully connected layers of all (eq. 2).
-
-    With ``own``, a node also has an output vector and a bias of its own, beside those of all.
+    With ``per_label_output``, each node adds its own weights and bias to those of the output layer.
     """
 
-    def __init__(self, n_nodes: int, width: int, fc: Sequence[int], *, own: bool) -> None:
-        """width: of what the reader gives. fc: widths of the hidden layers."""
+    def __init__(self, n_nodes: int, input_dim: int, fc_sizes: Sequence[int], *, per_label_output: bool) -> None:
+        """Create a network with random weights.
+
+        :param n_nodes: Number of nodes.
+        :param input_dim: Dimension of the encoder's output.
+        :param fc_sizes: Sizes of the hidden layers.
+        """
         super().__init__()
-        self.rows = RowTable(n_nodes, width, std=(2 / (n_nodes + width)) ** 0.5)  # Xavier
-        self.first, self.last = torch.nn.Linear(width, fc[0]), torch.nn.Linear(fc[-1], 1)
-        self.middle = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(fc))
-        self.own = RowTable(n_nodes, fc[-1] + 1, std=0) if own else None  # output vector, bias
+        self.query = SparseEmbedding(n_nodes, input_dim, std=(2 / (n_nodes + input_dim)) ** 0.5)  # Xavier
+        self.first_layer, self.output_layer = torch.nn.Linear(input_dim, fc_sizes[0]), torch.nn.Linear(fc_sizes[-1], 1)
+        self.middle_layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(fc_sizes))
+        self.label_output = SparseEmbedding(n_nodes, fc_sizes[-1] + 1, std=0) if per_label_output else None  # weights, bias
 
     def forward(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
-        """Logits of the nodes [C] that all texts share, or of those of each text [B, C]; [B, C].
+        """Compute the logits [B, C] of nodes [C] that all texts share, or of nodes [B, C] of each text.
 
-        Where the candidates of a batch are much the same, one product over all of them costs less than many over copies.
+        Where the candidates of the texts overlap strongly, their union is scored for all texts: one large matrix product
+        costs less than gathering the rows of each text.
         """
         if nodes.ndim == 1:
-            return self.logits(H, mask, nodes)
+            return self._score(H, mask, nodes)
         union: Longs = np.unique(nodes)
-        if len(union) > SHARED * nodes.shape[1]:
-            return self.logits(H, mask, nodes)
-        at = torch.from_numpy(np.searchsorted(union, nodes)).to(H.device)
-        return self.logits(H, mask, union).gather(1, at)
+        if len(union) > MAX_UNION_RATIO * nodes.shape[1]:
+            return self._score(H, mask, nodes)
+        columns = torch.from_numpy(np.searchsorted(union, nodes)).to(H.device)
+        return self._score(H, mask, union).gather(1, columns)
 
-    def logits(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
-        """As ``forward``, in the way that the nodes are given."""
-        weights = self.weights(H, mask, nodes)  # [B, T, C]
-        # W m_j + b = Σ α_ij (W h_i + b): to go through the layer word by word costs less than node by node
-        M = torch.bmm(weights.transpose(1, 2), self.first(H))  # [B, C, fc]
-        for layer in self.middle:
-            M = layer(M.relu_())
-        M = M.relu_()
-        if self.own is None:
-            out: Tensor = self.last(M)[:, :, 0]
-            return out
-        own = self.own.lookup(nodes)  # [C, fc + 1] or [B, C, fc + 1]
-        return (M * (own[..., :-1] + self.last.weight[0])).sum(2) + own[..., -1] + self.last.bias
-
-    def start_from(self, above: Attention) -> None:
-        """Take over the layers that all nodes share; attention rows and output vectors stay its own."""
-        for name in ("first", "middle", "last"):
-            getattr(self, name).load_state_dict(getattr(above, name).state_dict())
-
-    def weights(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
-        """α of eq. 2: how much of each node's attention each word has [B, T, C]; those of the words sum to 1."""
-        rows = self.rows.lookup(nodes)  # [C, 2n] or [B, C, 2n]
-        scores = H @ rows.mT  # [B, T, C]
-        with torch.no_grad():  # in place: what has no weight gets no gradient anyway
+    def compute_attention(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
+        """Compute α of eq. 2: the share of each node's attention that each word has [B, T, C]; sums to 1 over the words."""
+        queries = self.query.lookup(nodes)  # [C, 2n] or [B, C, 2n]
+        scores = H @ queries.mT  # [B, T, C]
+        with torch.no_grad():  # in place: masked positions get no gradient anyway
             scores.masked_fill_(~mask[:, :, None], -torch.inf)
         return scores.softmax(1)
+
+    def copy_shared_layers(self, other: LabelAttention) -> None:
+        """Copy the layers that all nodes share from another level; queries and output weights of nodes stay."""
+        for name in ("first_layer", "middle_layers", "output_layer"):
+            getattr(self, name).load_state_dict(getattr(other, name).state_dict())
+
+    def _score(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
+        weights = self.compute_attention(H, mask, nodes)  # [B, T, C]
+        # W m_j + b = Σ α_ij (W h_i + b): applying the layer per word costs less than per node
+        M = torch.bmm(weights.transpose(1, 2), self.first_layer(H))  # [B, C, fc]
+        for layer in self.middle_layers:
+            M = layer(M.relu_())
+        M = M.relu_()
+        if self.label_output is None:
+            out: Tensor = self.output_layer(M)[:, :, 0]
+            return out
+        per_label = self.label_output.lookup(nodes)  # [C, fc + 1] or [B, C, fc + 1]
+        W = per_label[..., :-1] + self.output_layer.weight[0]
+        return (M * W).sum(2) + per_label[..., -1] + self.output_layer.bias
+
+
+@dataclass(frozen=True)
+class LevelNetwork:
+    """One level of the label tree with what scores its nodes. Several levels may share one encoder."""
+
+    level: TreeLevel
+    encoder: BiLstmEncoder
+    attention: LabelAttention
+
+
+def _gather_rows(rows: Tensor, at: Longs) -> Tensor:
+    """Gather rows [n, d] at indices [B, T], as [B, T, d]."""
+    return rows.index_select(0, torch.from_numpy(at.ravel()).to(rows.device)).view(*at.shape, -1)
+
+
+def _dropout_factor(shape: tuple[int, ...], rate: float, device: torch.device) -> Tensor:
+    """Draw dropout as a factor: 0, or 1 / (1 - rate)."""
+    if not rate:
+        return torch.ones((), device=device)
+    return (torch.rand(shape, device=device) >= rate).float() / (1 - rate)

@@ -1,7 +1,7 @@
-"""Search of LightAttention over the levels of a label tree, in training and for prediction.
+"""Search of LightAttention down the levels of a label tree, in training and for prediction.
 
-The probability of a node is the product along its path (eq. 1). Going down the tree, each level's attention scores only the
-children of the best nodes above: these are the candidates, held as arrays of node numbers.
+The probability of a node is the product of the probabilities along its path (eq. 1). At each level only the children of
+the best nodes of the level above are scored: these are the candidates, held as arrays of node numbers.
 """
 
 from __future__ import annotations
@@ -17,168 +17,163 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from longtail.features.batches import length_batches
+from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows
-from longtail.kernels import Floats, Longs
-from longtail.labelspace.tree import LabelTree
-from longtail.models.lightattention.network import Attention, Reader
-from longtail.topk import TopK
+from longtail.kernels import Floats, Ints, Longs
+from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.models.lightattention.levels import NO_NODE, build_levels, find_positives
+from longtail.models.lightattention.network import LevelNetwork
+from longtail.models.lightattention.state import networks_from_state
+from longtail.state import State
+from longtail.topk import NO_LABEL, TopK
 
-Part = tuple[Reader, Attention]  # what scores one level; levels may share a reader
+MAX_SCORES_PER_BATCH = 2**26  # words times candidates: 256 MB for each tensor of that size
 
-NONE = -1  # in the place of a node
-FIRST = 1e4  # above any logarithm of a probability: true nodes come before all others
-ROWS, NUMBERS = 256, 2**26  # most texts, and words times candidates, of a batch: 256 MB for each tensor of that size
-
-
-@dataclass(frozen=True)
-class Level:
-    """The nodes of one depth of a tree whose leaves lie at the same depth, counted from 0."""
-
-    first: Longs  # [n_above + 1] where the children of each node above start
-    only: NDArray[np.bool_]  # [n] whether a node has no siblings: then it holds for a text whenever its parent does
-
-    @property
-    def n(self) -> int:
-        """Number of nodes."""
-        return len(self.only)
-
-    @property
-    def most(self) -> int:
-        """Most children of a node above."""
-        return int(np.diff(self.first).max())
-
-    def children(self, above: Longs) -> tuple[Longs, Longs]:
-        """The children of nodes [B, b], NONE where there are fewer than most; of which of the b each is. Both [B, C]."""
-        number = np.arange(self.most)
-        there = (above >= 0)[:, :, None] & (number < np.diff(self.first)[above][:, :, None])
-        nodes = np.where(there, self.first[:-1][above][:, :, None] + number, NONE)  # [B, b, most]
-        of = np.broadcast_to(np.arange(above.shape[1])[:, None], nodes.shape)
-        return nodes.reshape(len(above), -1), of.reshape(len(above), -1)
-
-
-def levels_of(tree: LabelTree) -> list[Level]:
-    """The levels below the root. The root's only child has siblings so to speak: texts without any label."""
-    out = []
-    for depth in range(int(tree.depth.max())):
-        above, below = (np.flatnonzero(tree.depth == d) for d in (depth, depth + 1))
-        first = np.append(tree.first_child[above], below[-1] + 1) - below[0]
-        only = tree.n_children[tree.parent[below]] == 1
-        out.append(Level(first.astype(np.int64), only & (depth > 0)))
-    return out
-
-
-def targets(tree: LabelTree, Y: sp.csr_array) -> list[sp.csr_array]:
-    """Of each level, which nodes hold for which texts: those with a true label below them."""
-    holds = tree.samples_by_node(Y)
-    return [sp.csr_array(holds[:, tree.depth == depth]) for depth in range(1, int(tree.depth.max()) + 1)]
-
-
-def among(nodes: Longs, Y: sp.csr_array) -> NDArray[np.bool_]:
-    """Which of the nodes [B, C] are true ones of their text."""
-    rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
-    true = rows * Y.shape[1] + Y.indices  # ascending
-    keys = np.arange(len(nodes))[:, None] * Y.shape[1] + nodes
-    at = np.minimum(np.searchsorted(true, keys), max(len(true) - 1, 0))
-    found: NDArray[np.bool_] = (nodes >= 0) & (true[at] == keys if len(true) else False)
-    return found
+_POSITIVE_BONUS = 1e4  # larger than any difference of log-probabilities: ranks positive nodes first
+_MAX_TEXTS_PER_BATCH = 256
 
 
 @dataclass(frozen=True)
-class Opened:
-    """What is known of a level's candidates, each [B, C]."""
+class LevelCandidates:
+    """The candidates of a batch of texts at one level, each [B, C]."""
 
-    nodes: Longs  # NONE where a text has fewer
+    nodes: Longs  # padded with NO_NODE
     logits: Tensor
-    scores: Tensor  # logarithms of the probabilities of eq. 1
-    true: Tensor | None  # where there are targets
+    log_probs: Tensor  # of eq. 1, without gradient
+    positives: Tensor | None  # 1 for positive nodes, 0 for negative ones; None without targets
 
-    def best(self, width: int) -> tuple[Longs, Tensor]:
-        """The nodes with the highest scores and these, [B, width]; true nodes come first, and all of them are taken."""
-        rank = self.scores
-        if self.true is not None:
-            rank = rank + FIRST * self.true
-            width = max(width, int(self.true.sum(1).max()))
-        at = rank.topk(min(width, rank.shape[1]), dim=1).indices
-        return np.take_along_axis(self.nodes, at.cpu().numpy(), 1), self.scores.gather(1, at)
+    def select_best(self, width: int) -> tuple[Longs, Tensor]:
+        """Return the ``width`` best nodes and their log-probabilities, each [B, width].
+
+        With targets, positive nodes come first, and all of them are included: there may be more than ``width``.
+        """
+        rank = self.log_probs
+        if self.positives is not None:
+            rank = rank + _POSITIVE_BONUS * self.positives
+            width = max(width, int(self.positives.sum(1).max()))
+        columns = rank.topk(min(width, rank.shape[1]), dim=1).indices
+        return np.take_along_axis(self.nodes, columns.cpu().numpy(), 1), self.log_probs.gather(1, columns)
 
 
-def descended(
-    parts: Sequence[Part],
-    levels: Sequence[Level],
-    rows: TokenRows,
+def descend(
+    networks: Sequence[LevelNetwork],
+    texts: TokenRows,
     beam: int,
-    aims: Sequence[sp.csr_array] | None = None,
-    above: Longs | None = None,
-) -> Iterator[Opened]:
-    """Level by level, from the root or from the given nodes [B, b] above the first level, below the ``beam`` best of each.
+    targets: Sequence[sp.csr_array] | None = None,
+    parents: Longs | None = None,
+) -> Iterator[LevelCandidates]:
+    """Score the levels one after the other; the candidates of a level are the children of the best nodes above.
 
-    With targets (``aims``, of the same texts) below the true nodes first, whatever their scores.
+    :param networks: The levels to descend through.
+    :param texts: A batch of B texts.
+    :param beam: Nodes per level whose children are scored.
+    :param targets: Positive nodes of each level [B, n_nodes]. Their children are scored first, whatever their scores.
+    :param parents: Nodes above the first of the levels whose children are its candidates [B, b]. None: score all its nodes.
     """
-    reader, scores = None, None
-    for number, ((own_reader, attention), level) in enumerate(zip(parts, levels, strict=True)):
-        if own_reader is not reader:
-            reader = own_reader
-            H, mask = reader(rows)
-        if above is None:
-            shared = np.arange(level.n)
-            nodes, logits = np.broadcast_to(shared, (len(rows), level.n)), attention(H, mask, shared)
+    encoder, parent_log_probs = None, None
+    for number, network in enumerate(networks):
+        if network.encoder is not encoder:
+            encoder = network.encoder
+            H, mask = encoder(texts)
+        level, device = network.level, H.device
+        if parents is None:
+            every = np.arange(level.n_nodes)
+            nodes, logits = np.broadcast_to(every, (len(texts), level.n_nodes)), network.attention(H, mask, every)
         else:
-            nodes, of = level.children(above)
-            logits = attention(H, mask, np.maximum(nodes, 0))
-        now = logsigmoid(logits.detach()).masked_fill(on(level.only[nodes], H), 0).masked_fill(on(nodes < 0, H), -torch.inf)
-        if above is not None and scores is not None:
-            now = now + scores.gather(1, on(of, H))
-        true = None if aims is None else on(among(nodes, aims[number]), H).float()
-        opened = Opened(nodes, logits, now, true)
-        yield opened
-        if number + 1 < len(parts):
-            above, scores = opened.best(beam)
+            nodes, parent_columns = level.find_children(parents)
+            logits = network.attention(H, mask, np.maximum(nodes, 0))
+        log_probs = logsigmoid(logits.detach()).masked_fill(to_tensor(level.is_only_child[nodes], device), 0)
+        log_probs = log_probs.masked_fill(to_tensor(nodes < 0, device), -torch.inf)
+        if parents is not None and parent_log_probs is not None:
+            log_probs = log_probs + parent_log_probs.gather(1, to_tensor(parent_columns, device))
+        positives = None if targets is None else to_tensor(find_positives(nodes, targets[number]), device).float()
+        candidates = LevelCandidates(nodes, logits, log_probs, positives)
+        yield candidates
+        if number + 1 < len(networks):
+            parents, parent_log_probs = candidates.select_best(beam)
 
 
-def on(array: NDArray[Any], like: Tensor) -> Tensor:
-    """An array for torch, where another tensor is."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(like.device)
+def to_tensor(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Convert an array to a tensor on a device."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
-def n_candidates(levels: Sequence[Level], beam: int) -> int:
-    """Most nodes of a level that are scored for one text."""
-    return max(levels[0].n, *(min(level.n, beam * level.most) for level in levels))
+def count_candidates(networks: Sequence[LevelNetwork], beam: int) -> int:
+    """Return the largest number of nodes of a level that are scored for one text."""
+    levels = [network.level for network in networks]
+    return max(levels[0].n_nodes, *(min(level.n_nodes, beam * level.max_children) for level in levels))
+
+
+@dataclass(frozen=True)
+class RankedNodes:
+    """The best nodes of the last level for a batch of texts, best first."""
+
+    rows: Longs  # [B] which of the texts
+    nodes: Longs  # [B, k] padded with NO_NODE
+    log_probs: Floats  # [B, k]
 
 
 @torch.no_grad()
-def search(
-    parts: Sequence[Part],
-    levels: Sequence[Level],
-    rows: TokenRows,
+def rank_nodes(
+    networks: Sequence[LevelNetwork],
+    texts: TokenRows,
     *,
     beam: int,
     k: int,
-    aims: Sequence[sp.csr_array] | None = None,
-) -> Iterator[tuple[Longs, Longs, Floats]]:
-    """Batches of texts, and of each text the k best nodes of the last level with logarithms of probabilities, best first.
+    targets: Sequence[sp.csr_array] | None = None,
+) -> Iterator[RankedNodes]:
+    """Yield the k best nodes of the last level, batch by batch.
 
-    With targets, true nodes stand first, and there may be more than k.
+    With targets, positive nodes come first, and there may be more than k.
     """
-    modules = torch.nn.ModuleList(module for part in parts for module in part)
-    training = modules.training
+    modules = torch.nn.ModuleList(module for network in networks for module in (network.encoder, network.attention))
+    was_training = networks[0].encoder.training
     modules.eval()
-    tokens = max(NUMBERS // n_candidates(levels, beam), 1)
-    for some in length_batches(rows.lengths, np.random.default_rng(0), batch=ROWS, tokens=tokens):
-        given = None if aims is None else [aim[some] for aim in aims]
-        *_, last = descended(parts, levels, rows[some], beam, given)
-        nodes, scores = last.best(k)
-        yield some, nodes, scores.cpu().numpy()
-    modules.train(training)
+    max_tokens = max(MAX_SCORES_PER_BATCH // count_candidates(networks, beam), 1)
+    for rows in make_length_batches(texts.lengths, np.random.default_rng(0), batch=_MAX_TEXTS_PER_BATCH, tokens=max_tokens):
+        batch_targets = None if targets is None else [Y[rows] for Y in targets]
+        *_, last = descend(networks, texts[rows], beam, batch_targets)
+        nodes, log_probs = last.select_best(k)
+        yield RankedNodes(rows, nodes, log_probs.cpu().numpy())
+    modules.train(was_training)
 
 
-def best_nodes(parts: Sequence[Part], levels: Sequence[Level], rows: TokenRows, *, beam: int, k: int) -> TopK:
-    """The k best nodes of the last level with the logarithms of their probabilities; ties go to the smaller node."""
-    k = min(k, levels[-1].n)
-    ids, scores = np.full((len(rows), k), NONE, np.int32), np.full((len(rows), k), -np.inf, np.float32)
-    for some, nodes, values in search(parts, levels, rows, beam=beam, k=k):
-        order = np.lexsort((nodes, -values), axis=1)
-        ids[some, : nodes.shape[1]] = np.take_along_axis(nodes, order, 1)
-        scores[some, : nodes.shape[1]] = np.take_along_axis(values, order, 1)
-    ids[np.isneginf(scores)] = NONE
+def find_best_nodes(networks: Sequence[LevelNetwork], texts: TokenRows, *, beam: int, k: int) -> TopK:
+    """Return the k best nodes of the last level with their log-probabilities; ties go to the smaller node."""
+    k = min(k, networks[-1].level.n_nodes)
+    ids, scores = np.full((len(texts), k), NO_NODE, np.int32), np.full((len(texts), k), -np.inf, np.float32)
+    for batch in rank_nodes(networks, texts, beam=beam, k=k):
+        n_found = batch.nodes.shape[1]
+        order = np.lexsort((batch.nodes, -batch.log_probs), axis=1)
+        ids[batch.rows, :n_found] = np.take_along_axis(batch.nodes, order, 1)
+        scores[batch.rows, :n_found] = np.take_along_axis(batch.log_probs, order, 1)
+    ids[np.isneginf(scores)] = NO_NODE
     return TopK(ids, scores)
+
+
+@dataclass(frozen=True)
+class TreeNetworks:
+    """The fitted networks of one label tree, for prediction."""
+
+    networks: list[LevelNetwork]
+    labels: Ints  # [n_nodes] the label of each node of the last level
+
+    @classmethod
+    def from_state(cls, state: State, tree: LabelTree, device: str) -> TreeNetworks:
+        """Restore the networks from their weights."""
+        return cls(networks_from_state(state, build_levels(tree), device), tree.label[tree.label != INNER_NODE])
+
+    def topk(self, texts: TokenRows, *, beam: int, k: int) -> TopK:
+        """Return the k best labels of each text with their log-probabilities; ties go to the smaller label."""
+        best = find_best_nodes(self.networks, texts, beam=beam, k=k)
+        ids = np.where(best.ids >= 0, self.labels[best.ids], NO_LABEL)
+        order = np.lexsort((ids, -best.scores), axis=1)
+        return TopK(np.take_along_axis(ids, order, 1), np.take_along_axis(best.scores, order, 1))
+
+    @torch.no_grad()
+    def compute_attention(self, ids: Ints, label: int) -> Floats:
+        """Compute the share of a label's attention that each word of a text has [n], α of eq. 2."""
+        last, node = self.networks[-1], np.flatnonzero(self.labels == label)
+        H, mask = last.encoder(TokenRows(ids, np.array([0, len(ids)])))
+        weights: Floats = last.attention.compute_attention(H, mask, node)[0, : len(ids), 0].cpu().numpy()
+        return weights

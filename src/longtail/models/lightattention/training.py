@@ -1,254 +1,256 @@
-"""Training of LightAttention over the levels of a label tree (Zhu, Teng, Huang), and of AttentionXML (You et al. 2019).
+"""Training of LightAttention (Zhu, Teng, Huang) and AttentionXML (You et al. 2019) over the levels of a label tree.
 
-AttentionXML (``static``) trains one network for each level, each from that of the level above, and computes candidates once.
-LightAttention (``dynamic``, algorithm 2) trains all levels together over one reader, so that the levels above, the
-generator, choose other negatives for the discriminator below at every step.
+AttentionXML (``negatives="static"``) trains one network per level, top down, each started from that of the level above; the
+candidates of a level are computed once, by the finished level above. LightAttention (``dynamic``, algorithm 2) trains all
+levels together over one encoder: the levels above, the generator, choose new negatives for the discriminator below at every
+step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from longtail.features.batches import length_batches
-from longtail.features.token_rows import TokenRows, ends
+from longtail.csr import make_indptr
+from longtail.features.batches import make_length_batches
+from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats, Longs
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import LabelTree
-from longtail.models.lightattention.network import Attention, Reader
+from longtail.models.lightattention.levels import NO_NODE, build_levels, make_targets
+from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork
 from longtail.models.lightattention.search import (
-    NONE,
-    NUMBERS,
-    Level,
-    Opened,
-    Part,
-    best_nodes,
-    descended,
-    levels_of,
-    n_candidates,
-    on,
-    search,
-    targets,
+    MAX_SCORES_PER_BATCH,
+    LevelCandidates,
+    count_candidates,
+    descend,
+    find_best_nodes,
+    rank_nodes,
+    to_tensor,
 )
-from longtail.nn.loop import device_of, plan_of, torch_threads, train
-from longtail.nn.optim import Joint, LazyAdam, tables_and_dense
+from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
+from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.loop import LoopPlan, plan_loop, train
+from longtail.nn.optim import JointOptimizer, LazyAdam, split_parameters
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
-from longtail.state import inside
 from longtail.topk import TopK
 
-M = TypeVar("M", bound=torch.nn.Module)
-
-TERMS, SHARP = 128, 6.0  # words of a node that its attention starts at; its score of a word that were all of them
-WARM_EPOCHS = 1  # that the levels above train alone, before the next one joins
-
-
-def loss_of(opened: Opened) -> Tensor:
-    """Mean binary cross-entropy of a level's candidates."""
-    assert opened.true is not None
-    there = on(opened.nodes >= 0, opened.logits).float()
-    return binary_cross_entropy_with_logits(opened.logits, opened.true, there, reduction="sum") / there.sum()
+_WORDS_PER_NODE = 128  # words of a node's texts that its attention starts at
+_INITIAL_LOGIT = 6.0  # attention score of a word vector that equals the start of a node's query
+_WARM_UP_EPOCHS = 1  # of the levels above, before the next level joins dynamic training
 
 
-def static_candidates(
-    parts: Sequence[Part], levels: Sequence[Level], rows: TokenRows, aims: Sequence[sp.csr_array], beam: int
-) -> TokenRows:
-    """Nodes of the last level below which AttentionXML looks for each text: true ones, then the best, ``beam`` in all."""
-    n_true = np.diff(aims[-1].indptr)
-    out = np.full((len(rows), max(beam, int(n_true.max(initial=0)))), NONE, np.int32)
-    for some, nodes, _ in search(parts, levels, rows, beam=beam, k=beam, aims=aims):
-        out[some, : nodes.shape[1]] = nodes
-    out[np.arange(out.shape[1]) >= np.maximum(n_true, beam)[:, None]] = NONE
-    return TokenRows(out[out >= 0], ends((out >= 0).sum(1)))
+@dataclass(frozen=True)
+class TrainingCorpus:
+    """What the networks are trained on."""
+
+    texts: TokenRows  # word ids
+    tfidf: sp.csr_array  # [n, n_words - 1] of the same texts; column j is word j + 1
+    Y: sp.csr_array  # [n, n_labels]
+    n_words: int
+    word_vectors: Floats | None = None  # [n_words, d] if pretrained
+    valid: tuple[TokenRows, sp.csr_array] | None = None  # validation texts and their labels
 
 
-def given_nodes(candidates: TokenRows) -> Longs:
-    """Lists of nodes as a table [B, b], NONE where there are fewer."""
-    nodes, there = candidates.padded()
-    return np.where(there, nodes, NONE)
+class TreeTrainer:
+    """Trains the networks of one label tree. Afterwards ``networks`` and ``history`` hold the result."""
 
+    def __init__(
+        self,
+        data: TrainingCorpus,
+        tree: LabelTree,
+        settings: LightAttentionSettings,
+        plan: LightAttentionPlan,
+        *,
+        tree_number: int = 0,
+        progress: Progress,
+    ) -> None:
+        self.data, self.settings, self.plan, self.progress = data, settings, plan, progress
+        self.tree_number, self.seed = tree_number, settings.seed + tree_number
+        self.device = find_device(settings.device)
+        self.levels = build_levels(tree)
+        self.targets = make_targets(tree, data.Y)  # of each level [n, n_nodes]
+        self.valid = None if data.valid is None else (data.valid[0], make_targets(tree, data.valid[1]))
+        self.is_static = plan.negatives == "static"
+        self.networks: list[LevelNetwork] = []
+        self.history: list[dict[str, float]] = []  # one row per epoch of each level
 
-def towards_own_words(reader: Reader, attention: Attention, Y: sp.csr_array, X: sp.csr_array) -> None:
-    """Let the attention of each node start at the words that its texts have and those of other nodes have not.
+    def fit(self) -> None:
+        """Train all levels, top down."""
+        torch.manual_seed(self.seed)
+        with torch_threads(self.settings.threads):
+            for depth in range(len(self.levels)):
+                static = None
+                if self.is_static and depth:
+                    static = choose_static_candidates(self.networks, self.data.texts, self.targets[:depth], self.plan.beam)
+                self.networks.append(self._build_level(depth))
+                is_last = depth + 1 == len(self.levels)
+                if self.is_static or is_last:
+                    self._train(self.plan.epochs, static)
+                elif self.settings.warm_start:
+                    self._train(_WARM_UP_EPOCHS)
 
-    Y: [n, n_nodes]. X: [n, n_words - 1] TF-IDF. Only the part of an attention row that meets word vectors can tell.
-    """
-    vectors = reader.table.weight.detach().cpu().numpy()
-    centres = pifa(X, Y, TERMS) @ vectors[1:]  # [n_nodes, d]
-    centres -= centres.mean(0)
-    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
-    centres *= SHARP / np.maximum(lengths, 1e-6) / np.linalg.norm(vectors, axis=1).mean()
-    attention.rows.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
+    def _build_level(self, depth: int) -> LevelNetwork:
+        """Create the network of a level, before training."""
+        encoder, level = self._choose_encoder(), self.levels[depth]
+        attention = LabelAttention(
+            level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=self.settings.per_label_output
+        ).to(self.device)
+        if self.settings.skip_connection:
+            init_queries_from_words(attention, encoder, self.targets[depth], self.data.tfidf)
+        if depth and self.settings.warm_start:
+            attention.copy_shared_layers(self.networks[-1].attention)
+        n_candidates = min(level.n_nodes, self.plan.beam * level.max_children) if depth else level.n_nodes
+        init_bias_from_frequencies(attention, self.targets[depth], n_candidates)
+        return LevelNetwork(level, encoder, attention)
 
+    def _choose_encoder(self) -> BiLstmEncoder:
+        """Choose the encoder: dynamic levels share one; a static level starts from a copy of the one above, or at random."""
+        if not self.networks or (self.is_static and not self.settings.warm_start):
+            return self._build_encoder()
+        above = self.networks[-1].encoder
+        return deepcopy(above) if self.is_static else above
 
-def begin_at_frequencies(attention: Attention, Y: sp.csr_array, n_candidates: int) -> None:
-    """Let biases start where the scores fit how often nodes [n, n_nodes] are true when they are candidates."""
-    counts = np.bincount(Y.indices, minlength=Y.shape[1])
-    shown = np.maximum(Y.shape[0] * n_candidates / Y.shape[1], counts)  # in the mean of the nodes
-    odds = np.log((counts + 1) / (shown - counts + 1))
-    attention.last.bias.data.fill_(float(odds.mean()))
-    if attention.own is not None:
-        attention.own.weight.data[:, -1] = torch.from_numpy((odds - odds.mean()).astype(np.float32))
-
-
-def optimizer(net: torch.nn.Module, readers: Sequence[Reader], rate: float) -> Joint:
-    """Adam; tables of word vectors and of attention rows by one that updates only the rows in use."""
-    frozen = {reader.table.weight for reader in readers if reader.frozen}
-    tables, dense = tables_and_dense(net)
-    return Joint(LazyAdam([t for t in tables if t.weight not in frozen], lr=rate), torch.optim.Adam(dense, lr=rate))
-
-
-def fit(
-    rows: TokenRows,
-    X: sp.csr_array,
-    Y: sp.csr_array,
-    tree: LabelTree,
-    n_words: int,
-    vectors: Floats | None,
-    s: Any,
-    valid: tuple[TokenRows, sp.csr_array] | None,
-    progress: Progress,
-) -> tuple[dict[str, NDArray[Any]], list[dict[str, float]]]:
-    """Train the networks of one tree with settings ``s`` of the method; return the arrays for prediction and the history.
-
-    X: TF-IDF of the same texts and words. vectors: of the words [n_words, d], if they are pretrained.
-    """
-    torch.manual_seed(s.seed)
-    device, levels, aims = device_of(s.device), levels_of(tree), targets(tree, Y)
-    goals = None if valid is None else targets(tree, valid[1])
-    static = s.negatives == "static"
-    parts: list[Part] = []
-    history: list[dict[str, float]] = []
-
-    def new_reader() -> Reader:
-        d = s.width if vectors is None else vectors.shape[1]
-        dropped = {"word_dropout": s.word_dropout, "dropout": s.dropout}
-        reader = Reader(n_words, d, s.hidden, skip=s.skip, frozen=s.frozen, **dropped)
+    def _build_encoder(self) -> BiLstmEncoder:
+        vectors = self.data.word_vectors
+        encoder = BiLstmEncoder(
+            self.data.n_words,
+            self.settings.word_dim if vectors is None else vectors.shape[1],
+            self.plan.hidden,
+            skip_connection=self.settings.skip_connection,
+            freeze_vectors=self.plan.freeze_vectors,
+            embedding_dropout=self.settings.embedding_dropout,
+            dropout=self.settings.dropout,
+        )
         if vectors is not None:
-            reader.table.weight.data.copy_(torch.from_numpy(vectors))
-        return reader.to(device)
+            encoder.embedding.weight.data.copy_(torch.from_numpy(vectors))
+        return encoder.to(self.device)
 
-    with torch_threads(s.threads):
-        for depth, level in enumerate(levels):
-            reader = new_reader() if not parts or (static and not s.warm_start) else parts[-1][0]
-            candidates = None
-            if static and parts:
-                candidates = static_candidates(parts, levels[:depth], rows, aims[:depth], s.beam)
-                reader = deepcopy(reader)
-            attention = Attention(level.n, reader.width, s.fc, own=s.own).to(device)
-            if s.skip:
-                towards_own_words(reader, attention, aims[depth], X)
-            if parts and s.warm_start:
-                attention.start_from(parts[-1][1])
-            begin_at_frequencies(attention, aims[depth], min(level.n, s.beam * level.most) if parts else level.n)
-            parts.append((reader, attention))
-            last = depth + 1 == len(levels)
-            if static or last or s.warm_start:
-                together = slice(depth, depth + 1) if static else slice(depth + 1)
-                goal = None if valid is None or goals is None else (valid[0], goals[depth])
-                epochs = s.epochs if static or last else WARM_EPOCHS
-                history += train_level(
-                    parts, levels[: depth + 1], together, rows, aims[: depth + 1], candidates, goal, epochs, s, progress
-                )
-    return arrays(parts), history
+    def _train(self, epochs: int, static: TokenRows | None = None) -> None:
+        """Train the levels so far in one run of the loop: all of them together, or only the last if they are static.
 
+        :param static: Nodes of the level above whose children are the candidates of each text. None: decided at each step.
+        """
+        depth, texts = len(self.networks), self.data.texts
+        trained = slice(depth - 1, depth) if self.is_static else slice(depth)
+        networks, targets = self.networks[trained], self.targets[trained]
+        encoders = list({id(network.encoder): network.encoder for network in networks}.values())
+        modules = torch.nn.ModuleList([*encoders, *(network.attention for network in networks)])
+        max_tokens = max(MAX_SCORES_PER_BATCH // count_candidates(networks, self.plan.beam), 1)
 
-def train_level(
-    parts: Sequence[Part],
-    levels: Sequence[Level],
-    together: slice,  # the levels that are trained
-    rows: TokenRows,
-    aims: Sequence[sp.csr_array],
-    candidates: TokenRows | None,  # static ones, above the level that is trained
-    goal: tuple[TokenRows, sp.csr_array] | None,
-    epochs: int,
-    s: Any,
-    progress: Progress,
-) -> list[dict[str, float]]:
-    """Train some levels of a tree in one run of the loop; return its history."""
-    trained = parts[together]
-    readers = list({id(reader): reader for reader, _ in trained}.values())
-    net = torch.nn.ModuleList([*readers, *(attention for _, attention in trained)])
-    tokens = max(NUMBERS // n_candidates(levels[together], s.beam), 1)
+        def batches(rng: np.random.Generator) -> list[Longs]:
+            return make_length_batches(texts.lengths, rng, batch=self.plan.batch, tokens=max_tokens)
 
-    def batches(rng: np.random.Generator) -> list[Longs]:
-        return length_batches(rows.lengths, rng, batch=s.batch, tokens=tokens)
+        def loss(rows: Longs) -> Tensor:
+            parents = None if static is None else pad_nodes(static[rows])
+            candidates_by_level = descend(networks, texts[rows], self.plan.beam, [Y[rows] for Y in targets], parents)
+            return torch.stack([compute_loss(each) for each in candidates_by_level]).sum()
 
-    def loss(some: Longs) -> Tensor:
-        given = [aim[some] for aim in aims[together]]
-        above = None if candidates is None else given_nodes(candidates[some])
-        opened = descended(trained, levels[together], rows[some], s.beam, given, above)
-        return torch.stack([loss_of(level) for level in opened]).sum()
+        loop = self._plan_loop(epochs, steps=len(batches(np.random.default_rng(0))))
+        optimizer = make_adam(modules, encoders, self.plan.rate)
+        metric = None if self.valid is None else self._validate
+        run = train(modules, batches, loss, optimizer, loop, metric=metric, progress=self.progress)
+        self.history += [{"tree": self.tree_number, "level": depth, **row} for row in run.history]
 
-    def metric() -> float:
-        assert goal is not None
-        found = best_nodes(parts, levels, goal[0], beam=s.beam, k=5)
-        return mean_precision(lambda part: TopK(found.ids[part], found.scores[part]), goal[1])
+    def _validate(self) -> float:
+        """Compute the mean precision of the last level so far on the validation texts."""
+        assert self.valid is not None
+        texts, targets = self.valid
+        found = find_best_nodes(self.networks, texts, beam=self.plan.beam, k=5)
+        return mean_precision(lambda rows: TopK(found.ids[rows], found.scores[rows]), targets[len(self.networks) - 1])
 
-    steps = len(batches(np.random.default_rng(0)))
-    data = [(rows, aims[-1]), *([goal] if goal else [])]
-    plan = plan_of(s, steps, (a for x, y in data for a in (x.ids, x.indptr, y.indptr, y.indices)))
-    depth = len(levels)
-    number = f".{s.number}.{depth}"  # each run of the loop has files of its own
-    plan = replace(
-        plan,
-        epochs=epochs,
-        average_from=min(s.average_from, epochs - 1),
-        name=f"level {depth}" if s.n_levels > 1 else "epochs",
-        log=s.log and s.log + number * (s.n_runs > 1),
-        checkpoint=s.checkpoint and s.checkpoint + number * (s.n_runs > 1),
-    )
-    run = train(
-        net, batches, loss, optimizer(net, readers, s.rate), plan, metric=metric if goal else None, progress=progress
-    )
-    return [{"tree": s.number, "level": depth, **row} for row in run.history]
+    def _plan_loop(self, epochs: int, steps: int) -> LoopPlan:
+        """Plan the loop of the last level so far. If there are several runs, each has its own log and checkpoint."""
+        depth = len(self.networks)
+        data = [(self.data.texts, self.targets), *([self.valid] if self.valid else [])]
+        pairs = [(texts, targets[depth - 1]) for texts, targets in data]
+        arrays = [array for texts, Y in pairs for array in (texts.ids, texts.indptr, Y.indptr, Y.indices)]
+        n_runs = self.settings.n_trees * len(self.levels)
+        suffix = f".{self.tree_number}.{depth}" if n_runs > 1 else ""
+        return replace(
+            plan_loop(self.settings, self.plan, steps, arrays),
+            seed=self.seed,
+            epochs=epochs,
+            average_from=min(self.plan.average_from, epochs - 1),
+            name=f"level {depth}" if len(self.levels) > 1 else "epochs",
+            log=self.settings.log and self.settings.log + suffix,
+            checkpoint=self.settings.checkpoint and self.settings.checkpoint + suffix,
+        )
 
 
-def arrays(parts: Sequence[Part]) -> dict[str, NDArray[Any]]:
-    """Networks as plain arrays, a shared reader once; tables in half precision."""
-    out: dict[str, NDArray[Any]] = {}
-    last = None
-    for number, (reader, attention) in enumerate(parts):
-        modules = {f"attention{number}": attention} | ({f"reader{number}": reader} if reader is not last else {})
-        for prefix, module in modules.items():
-            tables = {f"{name}.weight" for name, _ in module.named_children() if name in ("table", "rows", "own")}
-            for name, value in module.state_dict().items():
-                array = value.detach().cpu().numpy()
-                out[f"{prefix}.{name}"] = array.astype(np.float16) if name in tables else array.copy()
-        last = reader
-    return out
+def compute_loss(candidates: LevelCandidates) -> Tensor:
+    """Compute the mean binary cross-entropy over the candidates of a level; padding does not count."""
+    assert candidates.positives is not None
+    exists = to_tensor(candidates.nodes >= 0, candidates.logits.device).float()
+    total = binary_cross_entropy_with_logits(candidates.logits, candidates.positives, exists, reduction="sum")
+    return total / exists.sum()
 
 
-def restored(state: dict[str, NDArray[Any]], device: str) -> list[Part]:
-    """The networks that ``arrays`` gave, for prediction."""
-    out: list[Part] = []
-    n_levels = sum(name.endswith(".rows.weight") for name in state)
-    for number in range(n_levels):
-        of_reader, own = inside(state, f"reader{number}."), inside(state, f"attention{number}.")
-        if of_reader:
-            (n_words, d), n = of_reader["table.weight"].shape, of_reader["start"].shape[-1]
-            skip = own["rows.weight"].shape[1] > 2 * n
-            reader = filled(Reader(n_words, d, n, skip=skip, frozen=True, word_dropout=0, dropout=0), of_reader)
-        else:
-            reader = out[-1][0]
-        n_middle = sum(name.startswith("middle.") and name.endswith(".bias") for name in own)
-        fc = [len(own["first.bias"]), *(len(own[f"middle.{layer}.bias"]) for layer in range(n_middle))]
-        n_nodes, width = own["rows.weight"].shape
-        attention = filled(Attention(n_nodes, width, fc, own="own.weight" in own), own)
-        out.append((reader.to(device_of(device)), attention.to(device_of(device))))
-    return out
+def choose_static_candidates(
+    networks: Sequence[LevelNetwork], texts: TokenRows, targets: Sequence[sp.csr_array], beam: int
+) -> TokenRows:
+    """Choose, as in AttentionXML, the nodes of the last level whose children are scored for each text in training.
+
+    These are the positive nodes, then the best by their scores, ``beam`` in all, or more if more are positive.
+    """
+    n_positive = np.diff(targets[-1].indptr)
+    nodes = np.full((len(texts), max(beam, int(n_positive.max(initial=0)))), NO_NODE, np.int32)
+    for batch in rank_nodes(networks, texts, beam=beam, k=beam, targets=targets):
+        nodes[batch.rows, : batch.nodes.shape[1]] = batch.nodes
+    nodes[np.arange(nodes.shape[1]) >= np.maximum(n_positive, beam)[:, None]] = NO_NODE
+    return TokenRows(nodes[nodes >= 0], make_indptr((nodes >= 0).sum(1), np.int64))
 
 
-def filled(module: M, state: dict[str, NDArray[Any]]) -> M:
-    """A module with these weights, in full precision, ready for prediction."""
-    module.load_state_dict({name: torch.tensor(array.astype(np.float32)) for name, array in state.items()})
-    return module.eval()
+def pad_nodes(rows: TokenRows) -> Longs:
+    """Convert lists of nodes to a table [B, b], padded with NO_NODE."""
+    nodes, exists = rows.pad()
+    return np.where(exists, nodes, NO_NODE)
+
+
+def init_queries_from_words(
+    attention: LabelAttention, encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array
+) -> None:
+    """Start the attention of each node at the words that are typical of its texts.
+
+    Only the part of a query that meets word vectors is set, to the centre of these vectors less that of all nodes.
+
+    :param targets: Positive nodes of the texts [n, n_nodes].
+    :param tfidf: TF-IDF of the texts [n, n_words - 1].
+    """
+    vectors = encoder.embedding.weight.detach().cpu().numpy()  # [n_words, d]
+    centres = pifa(tfidf, targets, _WORDS_PER_NODE) @ vectors[1:]  # [n_nodes, d]
+    centres -= centres.mean(0)
+    norms = np.linalg.norm(centres, axis=1, keepdims=True)
+    centres *= _INITIAL_LOGIT / np.maximum(norms, 1e-6) / np.linalg.norm(vectors, axis=1).mean()
+    attention.query.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
+
+
+def init_bias_from_frequencies(attention: LabelAttention, targets: sp.csr_array, n_candidates: int) -> None:
+    """Start the biases at the log-odds that a node is positive when it is a candidate.
+
+    :param targets: Positive nodes of the texts [n, n_nodes].
+    :param n_candidates: Candidates per text.
+    """
+    n_samples, n_nodes = targets.shape
+    counts = np.bincount(targets.indices, minlength=n_nodes)
+    n_shown = np.maximum(n_samples * n_candidates / n_nodes, counts)  # texts whose candidate a node is, on average
+    log_odds = np.log((counts + 1) / (n_shown - counts + 1))
+    attention.output_layer.bias.data.fill_(float(log_odds.mean()))
+    if attention.label_output is not None:
+        attention.label_output.weight.data[:, -1] = torch.from_numpy((log_odds - log_odds.mean()).astype(np.float32))
+
+
+def make_adam(modules: torch.nn.Module, encoders: Sequence[BiLstmEncoder], rate: float) -> JointOptimizer:
+    """Create the optimiser: Adam; for word vectors, queries and outputs per label, one that updates only the rows in use."""
+    frozen = {encoder.embedding.weight for encoder in encoders if encoder.freeze_vectors}
+    tables, dense = split_parameters(modules)
+    tables = [table for table in tables if table.weight not in frozen]
+    return JointOptimizer(LazyAdam(tables, lr=rate), torch.optim.Adam(dense, lr=rate))

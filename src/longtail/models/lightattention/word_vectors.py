@@ -1,4 +1,4 @@
-"""Pretrained vectors of words: from a text file in the format of GloVe or word2vec, or from an installed package."""
+"""Pretrained word vectors: from a text file in the format of GloVe or word2vec, or from an installed package."""
 
 from __future__ import annotations
 
@@ -9,82 +9,92 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import DataError, SettingError
-from longtail.features.pretrained import STATIC, pretrained_folder
+from longtail.features.pretrained import STATIC_VECTORS, find_pretrained_folder
 from longtail.features.tokens import Tokens
-from longtail.files import reading, text_lines
+from longtail.files import open_read, read_lines
 from longtail.kernels import Floats
 
-LINE = "Each line must be a word and its numbers, with a blank between them, as many in each line"
+_FORMAT_HINT = "Each line must be a word and its vector, separated by spaces, with the same dimension in each line"
 
 
-def word_vectors(source: str, words: Sequence[str], seed: int = 0) -> Floats:
-    """Vectors of words [n, d]: of a file, or the means of the vectors of their pieces in a package (wordllama).
+def load_word_vectors(source: str, words: Sequence[str], seed: int = 0) -> Floats:
+    """Load the vectors of words [n, d].
 
-    Words without a vector get a random one of the same spread.
+    Words without a vector get a random one with the same standard deviation.
+
+    :param source: A file, or a package with token vectors (wordllama): a word is then the mean of its tokens.
     """
-    out = piece_means(source, words) if source in STATIC else read_vectors(source, words)
-    known = out.any(axis=1)
-    if not known.any():
+    vectors = average_token_vectors(source, words) if source in STATIC_VECTORS else read_word_vectors(source, words)
+    has_vector = vectors.any(axis=1)
+    if not has_vector.any():
         found = f"none of the {len(words):,} words of the training texts has a vector"
-        raise DataError(found, where=source, hint="Take vectors of words in the language of the texts")
-    spread = float(out[known].std())
-    out[~known] = np.random.default_rng(seed).normal(0, spread, ((~known).sum(), out.shape[1]))
-    return out
+        raise DataError(found, where=source, hint="Use word vectors in the language of the texts")
+    std = float(vectors[has_vector].std())
+    n_missing = int((~has_vector).sum())
+    vectors[~has_vector] = np.random.default_rng(seed).normal(0, std, (n_missing, vectors.shape[1]))
+    return vectors
 
 
-def read_vectors(path: str | Path, words: Sequence[str]) -> Floats:
-    """Vectors of words from a file of lines ``word number … number``; 0 where there is none.
+def read_word_vectors(path: str | Path, words: Sequence[str]) -> Floats:
+    """Read the vectors of words [n, d] from a file; 0 for words that it does not have.
 
-    A first line of two whole numbers (word2vec) is passed over. A word that has capital letters in the file serves where
-    there is no lower-cased one. Words may hold blanks, as a few of GloVe's do.
+    If the file has a word only with capital letters, that vector is used. Words in the file may contain spaces, as a few
+    of GloVe's do.
     """
     if not Path(path).exists():
-        hint = f"Give a file in GloVe's or word2vec's text format, or one of: {', '.join(STATIC)}"
-        raise SettingError(f'vectors is "{path}", and there is no such file', hint=hint)
-    number_of = {word: number for number, word in enumerate(words)}
-    out, exact = np.zeros((0, 0), np.float32), np.zeros(len(words), bool)
-    filled = np.zeros(len(words), bool)
-    for number, word, values in vector_lines(path):
-        if not len(out):
-            out = np.zeros((len(words), len(values)), np.float32)
-        at = number_of.get(word, number_of.get(word.lower(), -1))
-        if at < 0 or exact[at] or (filled[at] and word != words[at]):
+        hint = f"Use a file in the text format of GloVe or word2vec, or one of: {', '.join(STATIC_VECTORS)}"
+        raise SettingError(f'word_vectors is "{path}", and there is no such file', hint=hint)
+    index = {word: number for number, word in enumerate(words)}
+    vectors = np.zeros((0, 0), np.float32)
+    has_vector, is_exact = np.zeros(len(words), bool), np.zeros(len(words), bool)
+    for number, word, values in _read_vector_lines(path):
+        if not len(vectors):
+            vectors = np.zeros((len(words), len(values)), np.float32)
+        at = index.get(word, index.get(word.lower(), -1))
+        if at < 0 or is_exact[at] or (has_vector[at] and word != words[at]):
             continue
-        try:
-            vector = np.array(values, np.float32)
-        except ValueError as error:
-            raise DataError(f'the vector of "{word}" is no list of numbers', where=f"{path}:{number}", hint=LINE) from error
-        if not np.isfinite(vector).all():
-            raise DataError(f'the vector of "{word}" holds a number that is not finite', where=f"{path}:{number}", hint=LINE)
-        out[at], filled[at], exact[at] = vector, True, word == words[at]
-    if not len(out):
-        raise DataError("the file holds no vectors", where=str(path), hint=LINE)
-    return out
+        vectors[at] = _parse_vector(word, values, where=f"{path}:{number}")
+        has_vector[at], is_exact[at] = True, word == words[at]
+    if not len(vectors):
+        raise DataError("the file has no vectors", where=str(path), hint=_FORMAT_HINT)
+    return vectors
 
 
-def vector_lines(path: str | Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Line number, word, and what should be its numbers, of which there are as many in each line."""
-    d = 0
-    with reading(path) as stream:
-        for number, line in text_lines(stream, path):
+def _read_vector_lines(path: str | Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the line number, word and components of each line. A first line of two integers (word2vec) is skipped."""
+    dim = 0
+    with open_read(path) as stream:
+        for number, line in read_lines(stream, path):
             parts = line.rstrip(" ").split(" ")
             if number == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
-                d = int(parts[1])
+                dim = int(parts[1])
                 continue
-            d = d or len(parts) - 1
-            if len(parts) <= d or d < 1:
-                found = f'"{line[:40]}" has {len(parts) - 1} numbers after its word, not {max(d, 1)}'
-                raise DataError(found, where=f"{path}:{number}", hint=LINE)
-            yield number, " ".join(parts[:-d]), parts[-d:]
+            dim = dim or len(parts) - 1
+            if len(parts) <= dim or dim < 1:
+                found = f'"{line[:40]}" has {len(parts) - 1} numbers after its word, not {max(dim, 1)}'
+                raise DataError(found, where=f"{path}:{number}", hint=_FORMAT_HINT)
+            yield number, " ".join(parts[:-dim]), parts[-dim:]
 
 
-def piece_means(name: str, words: Sequence[str]) -> Floats:
-    """Means of the vectors of the pieces of words [n, d], from the static token vectors of a package."""
+def _parse_vector(word: str, values: list[str], where: str) -> Floats:
+    try:
+        vector = np.array(values, np.float32)
+    except ValueError as error:
+        raise DataError(
+            f'the vector of "{word}" has a value that is not a number', where=where, hint=_FORMAT_HINT
+        ) from error
+    if not np.isfinite(vector).all():
+        raise DataError(f'the vector of "{word}" has a value that is not finite', where=where, hint=_FORMAT_HINT)
+    return vector
+
+
+def average_token_vectors(name: str, words: Sequence[str]) -> Floats:
+    """Average the vectors of each word's tokens [n, d], from the token vectors of a package."""
     from safetensors.numpy import load_file
 
-    (vectors,) = load_file(pretrained_folder(name) / STATIC[name]).values()
-    pieces = Tokens(pretrained=name).fit(words).transform(words)
-    weights = np.repeat(1 / np.maximum(pieces.lengths, 1), pieces.lengths).astype(np.float32)
-    means = sp.csr_array((weights, pieces.ids, pieces.indptr), shape=(len(words), len(vectors)))
-    out: Floats = means @ vectors.astype(np.float32)
-    return out
+    (vectors,) = load_file(find_pretrained_folder(name) / STATIC_VECTORS[name]).values()
+    tokens = Tokens(pretrained=name).fit(words).transform(words)
+    weights = np.repeat(1 / np.maximum(tokens.lengths, 1), tokens.lengths).astype(np.float32)
+    averaging = sp.csr_array((weights, tokens.ids, tokens.indptr), shape=(len(words), len(vectors)))
+    means: Floats = averaging @ vectors.astype(np.float32)
+    return means

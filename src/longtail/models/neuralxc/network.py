@@ -1,143 +1,216 @@
-"""Chains of layers of any widths whose wide ends are sparse: the parts of autoencoders.
+"""The five networks of NeuralXC (Srinivasan, Rao and Agarwal, section 3).
 
-An encoder reads sparse rows, a decoder is compared with sparse rows, and neither makes a dense copy of them.
+The wide ends of the autoencoders are sparse: an encoder takes a sparse input, and a decoder is compared with a sparse target
+that is never made dense as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
-from longtail.nn.losses import activated, full_loss, full_squares, index_of, positives
-from longtail.nn.sparse_embedding import RowTable
+from longtail.kernels import Floats
+from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
+from longtail.nn.losses import activate, full_loss, full_squared_error, list_positives, to_index
+from longtail.nn.sparse_embedding import SparseEmbedding
 
-ALL_UP_TO = 4096  # outputs of a decoder; with more, a step looks at those in its batch and at some others
-OTHERS = 1024  # so many
-
-
-def xavier(n_in: int, n_out: int) -> torch.nn.Parameter:
-    """Weights [n_in, n_out] drawn evenly so that the size of signals stays the same (Glorot and Bengio 2010)."""
-    return torch.nn.Parameter(torch.nn.init.xavier_uniform_(torch.empty(n_in, n_out)))
+MAX_FULL_OUTPUTS = 4096  # outputs of a decoder up to which a step computes all of them
+N_SAMPLED_OUTPUTS = 1024  # with more outputs, a step computes those in its batch and this many others
 
 
-class Chain(torch.nn.Module):
-    """Dense layers of the given widths; none if there is only one width."""
+class DenseLayers(torch.nn.Module):
+    """Fully connected layers of the given widths; the identity if there is only one width."""
 
     def __init__(self, widths: Sequence[int], hidden: str, last: str) -> None:
-        """hidden, last: activations of the layers between, and of the last."""
+        """Initialise the layers.
+
+        :param hidden: Activation of the hidden layers.
+        :param last: Activation of the last layer.
+        """
         super().__init__()
-        self.weights = torch.nn.ParameterList([xavier(*pair) for pair in pairwise(widths)])
+        self.weights = torch.nn.ParameterList([_init_weights(*pair) for pair in pairwise(widths)])
         self.biases = torch.nn.ParameterList([torch.zeros(width) for width in widths[1:]])
         self.activations = [*[hidden] * (len(widths) - 2), last] if len(widths) > 1 else []
 
     def forward(self, H: Tensor) -> Tensor:
-        """[n, first width] -> [n, last width]."""
+        """[n, widths[0]] -> [n, widths[-1]]."""
         for W, b, activation in zip(self.weights, self.biases, self.activations, strict=True):
-            H = activated(torch.addmm(b, H, W), activation)
+            H = activate(torch.addmm(b, H, W), activation)
         return H
 
+    def export(self) -> Mlp:
+        """Copy the layers to plain arrays."""
+        return _to_mlp(list(self.weights), list(self.biases), self.activations)
 
-class Encoder(torch.nn.Module):
-    """A chain whose input is sparse. Its first layer is a table of rows, or a matrix for optimisers that change it all."""
 
-    def __init__(self, widths: Sequence[int], hidden: str, last: str, *, rows: bool = True) -> None:
-        """widths: from the number of features to that of the code."""
+class SparseEncoder(torch.nn.Module):
+    """Layers whose input is sparse: φᵢ and φₒ."""
+
+    def __init__(self, widths: Sequence[int], hidden: str, last: str, *, sparse_updates: bool = True) -> None:
+        """Initialise the layers.
+
+        :param widths: From the number of features to the dimension of the code.
+        :param hidden: Activation of the hidden layers.
+        :param last: Activation of the last layer.
+        :param sparse_updates: Whether a step changes only the weights of features in its batch (for row optimisers).
+        """
         super().__init__()
-        self.table = RowTable(widths[0], widths[1], std=widths[1] ** -0.5) if rows else None
-        self.matrix = None if rows else xavier(widths[0], widths[1])
+        self.table = SparseEmbedding(widths[0], widths[1], std=widths[1] ** -0.5) if sparse_updates else None
+        self.matrix = None if sparse_updates else _init_weights(widths[0], widths[1])
         self.shift = torch.nn.Parameter(torch.zeros(widths[1]))
         self.activation = hidden if len(widths) > 2 else last
-        self.rest = Chain(widths[1:], hidden, last)
+        self.rest = DenseLayers(widths[1:], hidden, last)
+
+    @property
+    def first_layer(self) -> Tensor:
+        """Weights of the first layer [n_features, width]."""
+        return _get_weights(self.table, self.matrix)
 
     def forward(self, X: sp.csr_array) -> Tensor:
-        """[n, features] -> [n, code]."""
+        """[n, n_features] -> [n, code]."""
         if self.table is not None:
             H = self.table.bag(X.indptr, X.indices, X.data)
         else:
-            H = torch.tensor(X.toarray(), device=self.shift.device) @ self.first
-        return self.rest(activated(H + self.shift, self.activation))  # type: ignore[no-any-return]
+            H = torch.tensor(X.toarray(), device=self.shift.device) @ self.first_layer
+        out: Tensor = self.rest(activate(H + self.shift, self.activation))
+        return out
 
-    @property
-    def first(self) -> Tensor:
-        """The first layer [n_features, n_out]."""
-        return self.matrix if self.table is None else self.table.weight  # type: ignore[return-value]
-
-    def stack(self) -> Mlp:
-        """As plain arrays."""
-        weights, biases = [self.first, *self.rest.weights], [self.shift, *self.rest.biases]
-        return stack_of(weights, biases, [self.activation, *self.rest.activations])
+    def export(self) -> Mlp:
+        """Copy the layers to plain arrays."""
+        weights, biases = [self.first_layer, *self.rest.weights], [self.shift, *self.rest.biases]
+        return _to_mlp(weights, biases, [self.activation, *self.rest.activations])
 
 
-class Decoder(torch.nn.Module):
-    """A chain whose output is compared with sparse rows; the last layer has a row for each of its outputs."""
+class SparseDecoder(torch.nn.Module):
+    """Layers whose output is compared with a sparse target: ψᵢ and ψₒ."""
 
-    def __init__(self, widths: Sequence[int], hidden: str, *, rows: bool | None = None) -> None:
-        """widths: from the code to the outputs. rows: whether a step uses only some of them; by their number if None."""
+    def __init__(self, widths: Sequence[int], hidden: str, *, sample_outputs: bool | None = None) -> None:
+        """Initialise the layers.
+
+        :param widths: From the dimension of the code to the number of outputs.
+        :param hidden: Activation of all layers but the last.
+        :param sample_outputs: Whether a step computes only a sample of the outputs. None: if there are many.
+        """
         super().__init__()
-        self.inner = Chain(widths[:-1], hidden, hidden)
-        rows = widths[-1] > ALL_UP_TO if rows is None else rows
-        self.table = RowTable(widths[-1], widths[-2], std=(2 / sum(widths[-2:])) ** 0.5) if rows else None
-        self.matrix = None if rows else xavier(widths[-1], widths[-2])
-        self.bias = torch.nn.Parameter(torch.zeros(widths[-1]))
+        self.inner = DenseLayers(widths[:-1], hidden, hidden)
+        n_inner, n_outputs = widths[-2:]
+        if sample_outputs is None:
+            sample_outputs = n_outputs > MAX_FULL_OUTPUTS
+        self.table = SparseEmbedding(n_outputs, n_inner, std=(2 / (n_inner + n_outputs)) ** 0.5) if sample_outputs else None
+        self.matrix = None if sample_outputs else _init_weights(n_outputs, n_inner)
+        self.bias = torch.nn.Parameter(torch.zeros(n_outputs))
 
     @property
-    def vectors(self) -> Tensor:
-        """The last layer [n_outputs, h], not to be trained through this."""
-        return (self.matrix if self.table is None else self.table.weight).detach()  # type: ignore[union-attr]
+    def output_layer(self) -> Tensor:
+        """Weights of the last layer [n_outputs, h]: a vector for each output."""
+        return _get_weights(self.table, self.matrix)
 
     def bce(self, code: Tensor, Y: sp.csr_array) -> Tensor:
-        """Binary cross-entropy, summed over the outputs: those of the batch, and the others as far as some of them tell."""
+        """Return the binary cross-entropy (eq. 2) summed over the outputs, or an unbiased estimate from a sample of them."""
         H = self.inner(code)  # [B, h]
         if self.table is None:
-            return full_loss("bce", H, self.matrix, self.bias, positives(Y, H.device))  # type: ignore[arg-type]
-        Z, target, weights = self.some(H, Y)
+            return full_loss("bce", H, self.output_layer, self.bias, list_positives(Y, H.device))
+        Z, target, weights = self._sample_outputs(self.table, H, Y)
         return ((softplus(Z) - target * Z) * weights).sum() / len(H)
 
-    def squares(self, code: Tensor, X: sp.csr_array, activation: str) -> Tensor:
-        """‖activation(z) − x‖², summed over the outputs in the same way."""
+    def squared_error(self, code: Tensor, X: sp.csr_array, activation: str) -> Tensor:
+        """Return ‖activation(z) − x‖², summed or estimated in the same way."""
         H = self.inner(code)  # [B, h]
         if self.table is None:
-            return full_squares(H, self.matrix, self.bias, X, activation)  # type: ignore[arg-type]
-        Z, target, weights = self.some(H, X)
-        return ((activated(Z, activation) - target).square() * weights).sum() / len(H)
+            return full_squared_error(H, self.output_layer, self.bias, X, activation)
+        Z, target, weights = self._sample_outputs(self.table, H, X)
+        return ((activate(Z, activation) - target).square() * weights).sum() / len(H)
 
-    def some(self, H: Tensor, X: sp.csr_array) -> tuple[Tensor, Tensor, Tensor]:
-        """Outputs [B, C], targets [B, C] and weights [C] of the columns in the batch and of others drawn evenly.
+    def _sample_outputs(self, table: SparseEmbedding, H: Tensor, X: sp.csr_array) -> tuple[Tensor, Tensor, Tensor]:
+        """Return outputs [B, C], targets [B, C] and weights [C] of the columns in the batch and of others drawn uniformly.
 
-        Those drawn stand for all that are not in the batch, so the sum over the columns is right in the mean.
+        The columns drawn represent all that are not in the batch, so the expected sum is the sum over all columns.
         """
-        assert self.table is not None
         own = np.unique(X.indices)
-        others = np.setdiff1d(torch.randint(X.shape[1], (OTHERS,)).numpy(), own)
+        others = np.setdiff1d(torch.randint(X.shape[1], (N_SAMPLED_OUTPUTS,)).numpy(), own)
         ids = np.concatenate([own, others]).astype(np.int32)
-        Z = H @ self.table.lookup(ids).T + self.bias[index_of(ids, H)]  # [B, C]
+        Z = H @ table.lookup(ids).T + self.bias[to_index(ids, H)]  # [B, C]
         target = torch.zeros_like(Z)
-        of = np.arange(X.shape[0]).repeat(np.diff(X.indptr))
+        rows = np.arange(X.shape[0]).repeat(np.diff(X.indptr))
         values = torch.tensor(X.data, device=H.device)
-        target[index_of(of, H), index_of(np.searchsorted(own, X.indices), H)] = values
+        target[to_index(rows, H), to_index(np.searchsorted(own, X.indices), H)] = values
         weights = np.ones(len(ids), np.float32)
         weights[len(own) :] = (X.shape[1] - len(own)) / max(len(others), 1)
         return Z, target, torch.tensor(weights, device=H.device)
 
-    def stack(self, last: str) -> Mlp:
-        """As plain arrays, with the activation of the last layer."""
-        weights, biases = [*self.inner.weights, self.vectors.T], [*self.inner.biases, self.bias]
-        return stack_of(weights, biases, [*self.inner.activations, last])
+    def export(self, last: str) -> Mlp:
+        """Copy the layers to plain arrays; ``last`` is the activation of the last layer."""
+        weights, biases = [*self.inner.weights, self.output_layer.T], [*self.inner.biases, self.bias]
+        return _to_mlp(weights, biases, [*self.inner.activations, last])
 
 
-def stack_of(weights: Sequence[Tensor], biases: Sequence[Tensor], activations: Sequence[str]) -> Mlp:
-    """Layers of torch as plain arrays."""
+class NeuralXCWeights(NamedTuple):
+    """Trained networks as plain arrays, for prediction without torch."""
 
-    def plain(tensors: Sequence[Tensor]) -> list[NDArray[Any]]:
+    autoencoder: Autoencoder  # φᵢ and ψᵢ
+    regressor: Mlp  # f
+    label_decoder: Mlp  # ψₒ without its last layer
+    label_vectors: Floats  # [n_labels, h + 1] last layer of ψₒ, with the bias as last column
+
+
+class NeuralXCNetwork(torch.nn.Module):
+    """φᵢ, ψᵢ: input to code and back. φₒ, ψₒ: label set to code and back. f: from input code to label code."""
+
+    def __init__(self, n_features: int, n_labels: int, settings: NeuralXCSettings, plan: NeuralXCPlan) -> None:
+        super().__init__()
+        sparse = settings.optimizer == "sgd"  # Adam with L2 changes all weights in every step
+        sample_outputs = None if sparse else False
+        code, latent = settings.code_activation, settings.latent_activation
+        a, b = plan.encoder_widths, plan.label_encoder_widths
+        self.encoder = SparseEncoder([n_features, *a], "relu", code, sparse_updates=sparse)  # φᵢ
+        self.decoder = SparseDecoder([*a[::-1], n_features], "leaky0.2", sample_outputs=sample_outputs)  # ψᵢ
+        self.label_encoder = SparseEncoder([n_labels, *b], "leaky0.1", latent, sparse_updates=sparse)  # φₒ
+        self.label_decoder = SparseDecoder([*b[::-1], n_labels], "relu", sample_outputs=sample_outputs)  # ψₒ
+        self.regressor = DenseLayers([a[-1], *plan.regressor_widths, b[-1]], "relu", latent)  # f
+        if not plan.regressor_widths and a[-1] == b[-1]:
+            torch.nn.init.eye_(self.regressor.weights[0])  # did better than random weights
+
+    def embed(self, X: sp.csr_array) -> Tensor:
+        """Return the input of the last layer of ψₒ [n, h]."""
+        out: Tensor = self.label_decoder.inner(self.regressor(self.encoder(X)))
+        return out
+
+    @torch.no_grad()
+    def export(self, output_activation: str) -> NeuralXCWeights:
+        """Copy everything that prediction needs to plain arrays."""
+        last = self.label_decoder
+        return NeuralXCWeights(
+            autoencoder=Autoencoder(self.encoder.export(), self.decoder.export(output_activation)),
+            regressor=self.regressor.export(),
+            label_decoder=last.inner.export(),
+            label_vectors=torch.cat([last.output_layer, last.bias[:, None]], 1).cpu().numpy(),
+        )
+
+
+def _init_weights(n_in: int, n_out: int) -> torch.nn.Parameter:
+    """Initialise weights [n_in, n_out] (Glorot and Bengio 2010)."""
+    return torch.nn.Parameter(torch.nn.init.xavier_uniform_(torch.empty(n_in, n_out)))
+
+
+def _get_weights(table: SparseEmbedding | None, matrix: torch.nn.Parameter | None) -> Tensor:
+    """Return the weights of a layer, which has either a table or a matrix."""
+    if table is not None:
+        return table.weight
+    assert matrix is not None
+    return matrix
+
+
+def _to_mlp(weights: Sequence[Tensor], biases: Sequence[Tensor], activations: Sequence[str]) -> Mlp:
+    def to_arrays(tensors: Sequence[Tensor]) -> list[Floats]:
         return [tensor.detach().cpu().numpy().copy() for tensor in tensors]
 
-    return Mlp(plain(weights), plain(biases), list(activations)).rounded()
+    return Mlp(to_arrays(weights), to_arrays(biases), list(activations)).round_weights()

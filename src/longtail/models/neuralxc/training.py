@@ -1,161 +1,168 @@
-"""The five networks of NeuralXC and their training (Srinivasan, Rao and Agarwal, section 3)."""
+"""Training of NeuralXC: all networks jointly by eq. 1, or in stages (Srinivasan, Rao and Agarwal, section 3)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from longtail.features.autoencoder import Autoencoder
-from longtail.features.mlp import Mlp
-from longtail.kernels import Floats
-from longtail.models.neuralxc.network import Chain, Decoder, Encoder, stack_of
-from longtail.nn.loop import device_of, plan_of, torch_threads, train
-from longtail.nn.optim import Joint, LazyAdam, RowSgd, tables_and_dense
-from longtail.nn.sparse_embedding import some_of
-from longtail.nn.validation import mean_precision, nearest
+from longtail.kernels import Ints, Longs
+from longtail.model import Valid
+from longtail.models.neuralxc.network import NeuralXCNetwork, NeuralXCWeights
+from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
+from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.loop import plan_loop, train
+from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
+from longtail.nn.sparse_embedding import drop_entries
+from longtail.nn.validation import mean_precision, rank_by_inner_product
 from longtail.progress import Progress
 
-SMALLEST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of a label: samples, and share of the samples, where its bias may start
+History = list[dict[str, float]]  # one row per epoch
+
+_MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 
 
-class Network(torch.nn.Module):
-    """φᵢ, ψᵢ: input to code and back; φₒ, ψₒ: label set to code and back; f: from code to code. Decoders mirror encoders."""
+class NeuralXCStage(NamedTuple):
+    """Networks that are trained together."""
 
-    def __init__(self, n_features: int, n_labels: int, s: Any) -> None:
-        """s: the settings of the method; widths as lists."""
-        super().__init__()
-        rows = s.optimizer == "sgd"  # Adam with L2 changes every weight in every step, so there is nothing to spare
-        some = None if rows else False
-        a, b = s.encoder, s.label_encoder
-        self.encoder = Encoder([n_features, *a], "relu", s.code_activation, rows=rows)  # φᵢ
-        self.decoder = Decoder([*a[::-1], n_features], "leaky0.2", rows=some)  # ψᵢ
-        self.label_encoder = Encoder([n_labels, *b], "leaky0.1", s.latent_activation, rows=rows)  # φₒ
-        self.label_decoder = Decoder([*b[::-1], n_labels], "relu", rows=some)  # ψₒ
-        self.regressor = Chain([a[-1], *s.regressor, b[-1]], "relu", s.latent_activation)  # f
-        if not s.regressor and a[-1] == b[-1]:
-            torch.nn.init.eye_(self.regressor.weights[0])  # f has nothing to change yet; found better than by chance
-
-    def embed(self, X: sp.csr_array) -> Tensor:
-        """What the last layer of ψₒ reads [n, h]."""
-        return self.label_decoder.inner(self.regressor(self.encoder(X)))  # type: ignore[no-any-return]
+    name: str
+    networks: list[torch.nn.Module]
+    loss: Callable[[Longs], Tensor]
 
 
-class Training:
-    """Batches, eq. 1, and what is measured on held-out samples. ``s`` are the settings of the method."""
+class NeuralXCTraining:
+    """The networks, the batches of an epoch, and the loss of a batch."""
 
-    def __init__(self, X: sp.csr_array, Y: sp.csr_array, s: Any) -> None:
-        """Make the network."""
-        torch.manual_seed(s.seed)
-        self.X, self.Y, self.s = X, Y, s
-        self.net = Network(X.shape[1], Y.shape[1], s).to(device_of(s.device))
-        self.per_feature, self.per_label = (1 / n if s.mean else 1.0 for n in (X.shape[1], Y.shape[1]))
-        self.seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
-        if s.prior:
-            share = np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), SMALLEST_SHARE) / Y.shape[0]
-            share = np.minimum(share, LARGEST_SHARE)
+    def __init__(self, X: sp.csr_array, Y: sp.csr_array, settings: NeuralXCSettings, plan: NeuralXCPlan) -> None:
+        """Initialise the networks."""
+        torch.manual_seed(settings.seed)
+        self.X, self.Y, self.settings, self.plan = X, Y, settings, plan
+        n_features, n_labels = X.shape[1], Y.shape[1]
+        self.net = NeuralXCNetwork(n_features, n_labels, settings, plan).to(find_device(settings.device))
+        is_mean = settings.reduction == "mean"
+        self.per_feature: float = 1 / n_features if is_mean else 1.0  # factor of a sum over features
+        self.per_label: float = 1 / n_labels if is_mean else 1.0
+        label_counts = np.bincount(Y.indices, minlength=n_labels)
+        self.seen: Ints = np.flatnonzero(label_counts).astype(np.int32)  # labels that have samples
+        if settings.prior_bias:
+            share = np.minimum(np.maximum(label_counts, _MIN_SAMPLES) / Y.shape[0], _MAX_SHARE)
             self.net.label_decoder.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
 
     @property
-    def steps(self) -> int:
-        """Of an epoch."""
-        return int(max(self.X.shape[0] // self.s.batch, 1))
+    def n_steps(self) -> int:
+        """Number of batches per epoch."""
+        return int(max(self.X.shape[0] // self.plan.batch, 1))
 
-    def batches(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Samples in a new order."""
-        yield from np.array_split(rng.permutation(self.X.shape[0]), self.steps)
+    def batches(self, rng: np.random.Generator) -> Iterator[Longs]:
+        """Yield the rows of each batch of an epoch, in random order."""
+        yield from np.array_split(rng.permutation(self.X.shape[0]), self.n_steps)
 
-    def loss(self, rows: NDArray[np.int64]) -> Tensor:
-        """α ‖ψᵢ(φᵢ(x)) − x‖² + β ‖ψₒ(φₒ(y)) − y‖² + BCE(ψₒ(f(φᵢ(x))), y) (eq. 1), and γ ‖f(φᵢ(x)) − φₒ(y)‖²."""
-        s, x, y = self.s, self.X[rows], self.Y[rows]
-        code = self.net.encoder(self.dropped(x))  # [B, a]
-        latent = self.net.regressor(code)  # [B, b]
-        total = self.per_label * self.net.label_decoder.bce(latent, y)
-        if s.alpha:
-            total = total + s.alpha * self.per_feature * self.net.decoder.squares(code, x, s.output_activation)
-        if s.beta or s.gamma:
-            label_code = self.net.label_encoder(y)  # [B, b]
-        if s.beta:
-            total = total + s.beta * self.per_label * self.net.label_decoder.squares(label_code, y, "sigmoid")
-        return total + s.gamma * squared_distance(latent, label_code) if s.gamma else total
+    def loss(self, rows: Longs) -> Tensor:
+        """Return the loss of a batch: eq. 1, plus γ ‖f(φᵢ(x)) − φₒ(y)‖².
 
-    def stage_loss(self, stage: str, rows: NDArray[np.int64]) -> Tensor:
-        """The paper's words in place of its equation: an autoencoder of x, one of y, then a regression between the codes."""
-        net, x, y = self.net, self.X[rows], self.Y[rows]
-        if stage == "inputs":
-            return net.decoder.squares(net.encoder(self.dropped(x)), x, self.s.output_activation)
-        if stage == "labels":
-            return net.label_decoder.squares(net.label_encoder(y), y, "sigmoid")
+        Eq. 1 is α ‖ψᵢ(φᵢ(x)) − x‖² + β ‖ψₒ(φₒ(y)) − y‖² + BCE(ψₒ(f(φᵢ(x))), y).
+        """
+        net, settings, x, y = self.net, self.settings, self.X[rows], self.Y[rows]
+        code = net.encoder(self.drop_features(x))  # [B, a]
+        latent = net.regressor(code)  # [B, b]
+        total: Tensor = self.per_label * net.label_decoder.bce(latent, y)
+        if settings.alpha:
+            error = net.decoder.squared_error(code, x, self.plan.output_activation)
+            total = total + settings.alpha * self.per_feature * error
+        if settings.beta or settings.gamma:
+            label_code = net.label_encoder(y)  # [B, b]
+            if settings.beta:
+                error = net.label_decoder.squared_error(label_code, y, "sigmoid")
+                total = total + settings.beta * self.per_label * error
+            if settings.gamma:
+                total = total + settings.gamma * _squared_distance(latent, label_code)
+        return total
+
+    def input_loss(self, rows: Longs) -> Tensor:
+        """Return the loss of the input autoencoder alone: ‖ψᵢ(φᵢ(x)) − x‖²."""
+        net, x = self.net, self.X[rows]
+        return net.decoder.squared_error(net.encoder(self.drop_features(x)), x, self.plan.output_activation)
+
+    def label_loss(self, rows: Longs) -> Tensor:
+        """Return the loss of the label autoencoder alone: ‖ψₒ(φₒ(y)) − y‖²."""
+        net, y = self.net, self.Y[rows]
+        return net.label_decoder.squared_error(net.label_encoder(y), y, "sigmoid")
+
+    def regressor_loss(self, rows: Longs) -> Tensor:
+        """Return the loss of the regressor between fixed codes: ‖f(φᵢ(x)) − φₒ(y)‖²."""
         with torch.no_grad():
-            code, label_code = net.encoder(x), net.label_encoder(y)
-        return squared_distance(net.regressor(code), label_code)
+            code, label_code = self.net.encoder(self.X[rows]), self.net.label_encoder(self.Y[rows])
+        return _squared_distance(self.net.regressor(code), label_code)
 
-    def dropped(self, X: sp.csr_array) -> sp.csr_array:
-        """Input dropout: each feature stays with probability ``keep``."""
-        if self.s.keep == 1:
+    def stages(self) -> list[NeuralXCStage]:
+        """List what is trained: all networks together, or one after the other as the paper's text describes it."""
+        net = self.net
+        if self.settings.mode == "joint":
+            return [NeuralXCStage("epochs", [net], self.loss)]
+        return [
+            NeuralXCStage("inputs", [net.encoder, net.decoder], self.input_loss),
+            NeuralXCStage("labels", [net.label_encoder, net.label_decoder], self.label_loss),
+            NeuralXCStage("regressor", [net.regressor], self.regressor_loss),
+        ]
+
+    def drop_features(self, X: sp.csr_array) -> sp.csr_array:
+        """Keep each feature with probability ``keep_prob`` (input dropout)."""
+        if self.settings.keep_prob == 1:
             return X
-        indptr, indices, data = some_of(X.indptr, X.indices, X.data, self.s.keep)
+        indptr, indices, data = drop_entries(X.indptr, X.indices, X.data, self.settings.keep_prob)
         return sp.csr_array((data, indices, indptr), shape=X.shape)
 
+    def build_optimizer(self, networks: list[torch.nn.Module]) -> JointOptimizer:
+        """Build Adam with L2 as published, or SGD for the first layer of φᵢ and Adam for all other layers."""
+        rate, label_rate, decay = self.plan.rate, self.plan.label_rate, self.settings.weight_decay
+        tables, dense = split_parameters(torch.nn.ModuleList(networks))
+        if self.settings.optimizer == "adam":
+            return JointOptimizer(torch.optim.Adam(dense, lr=rate, weight_decay=decay, fused=True))
+        optimizers: list[torch.optim.Optimizer] = []
+        if first := [table for table in tables if table is self.net.encoder.table]:
+            optimizers.append(RowSgd(first, lr=rate))
+        if others := [table for table in tables if table is not self.net.encoder.table]:
+            optimizers.append(LazyAdam(others, lr=label_rate))
+        return JointOptimizer(*optimizers, torch.optim.AdamW(dense, lr=label_rate, weight_decay=decay, fused=True))
 
-def squared_distance(first: Tensor, second: Tensor) -> Tensor:
-    """The mean over a batch."""
-    return (first - second).square().sum(1).mean()
+    @torch.no_grad()
+    def validate(self, X: sp.csr_array, Y: sp.csr_array) -> float:
+        """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent."""
+        last = self.net.label_decoder
+        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X), Y)
 
 
-def optimizer_of(parts: Sequence[torch.nn.Module], net: Network, s: Any) -> Joint:
-    """For some of the five networks: Adam with L2 as published, or one for each kind of layer."""
-    tables, dense = tables_and_dense(torch.nn.ModuleList(parts))
-    if s.optimizer == "adam":
-        return Joint(torch.optim.Adam(dense, lr=s.rate, weight_decay=s.decay, fused=True))
-    of_inputs = [table for table in tables if table is net.encoder.table]
-    others = [table for table in tables if table is not net.encoder.table]
-    out: list[torch.optim.Optimizer] = [RowSgd(of_inputs, lr=s.rate)] if of_inputs else []
-    out += [LazyAdam(others, lr=s.label_rate)] if others else []
-    return Joint(*out, torch.optim.AdamW(dense, lr=s.label_rate, weight_decay=s.decay, fused=True))
-
-
-def fit(
-    X: sp.csr_array, Y: sp.csr_array, s: Any, valid: tuple[sp.csr_array, sp.csr_array] | None, progress: Progress
-) -> tuple[Network, list[dict[str, float]]]:
-    """Train the networks of a method with settings ``s``: all at once, or one after the other."""
-    training = Training(X, Y, s)
-    net = training.net
+def fit_neuralxc(
+    X: sp.csr_array,
+    Y: sp.csr_array,
+    settings: NeuralXCSettings,
+    plan: NeuralXCPlan,
+    valid: Valid | None,
+    progress: Progress,
+) -> tuple[NeuralXCWeights, History]:
+    """Train the networks; return their weights and the history of the last stage."""
+    training = NeuralXCTraining(X, Y, settings, plan)
     data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
-
-    def metric() -> float:
-        assert valid is not None
-        last = net.label_decoder
-        return mean_precision(nearest(net.embed, last.vectors, last.bias, training.seen, valid[0]), valid[1])
-
-    def run(name: str, modules: Sequence[torch.nn.Module], loss: Any, measured: bool) -> list[dict[str, float]]:
-        plan = plan_of(s, training.steps, data)
-        plan.name = name
-        if s.checkpoint and s.mode == "staged":
-            plan.checkpoint = f"{s.checkpoint}-{name}"
-        optimizer = optimizer_of(modules, net, s)
-        done = train(net, training.batches, loss, optimizer, plan, metric=metric if measured else None, progress=progress)
-        return done.history
-
-    with torch_threads(s.threads):
-        if s.mode == "joint":
-            return net, run("epochs", [net], training.loss, valid is not None)
-        run("inputs", [net.encoder, net.decoder], partial(training.stage_loss, "inputs"), False)
-        run("labels", [net.label_encoder, net.label_decoder], partial(training.stage_loss, "labels"), False)
-        return net, run("regressor", [net.regressor], partial(training.stage_loss, "regressor"), valid is not None)
+    loop = plan_loop(settings, plan, training.n_steps, data)
+    metric = (lambda: training.validate(*valid)) if valid is not None else None
+    net, stages = training.net, training.stages()
+    history: History = []
+    with torch_threads(settings.threads):
+        for stage in stages:
+            of_stage = replace(loop, name=stage.name)
+            if settings.checkpoint and len(stages) > 1:
+                of_stage.checkpoint = f"{settings.checkpoint}-{stage.name}"
+            optimizer, score = training.build_optimizer(stage.networks), metric if stage is stages[-1] else None
+            run = train(net, training.batches, stage.loss, optimizer, of_stage, metric=score, progress=progress)
+            history = run.history
+    return net.export(plan.output_activation), history
 
 
-def plain(net: Network, output_activation: str) -> tuple[Autoencoder, Mlp, Mlp, Floats]:
-    """All that prediction needs: the input autoencoder, f, the inner layers of ψₒ, and its last one with the biases."""
-    inner = net.label_decoder.inner
-    regressor = stack_of(list(net.regressor.weights), list(net.regressor.biases), net.regressor.activations)
-    labels = stack_of(list(inner.weights), list(inner.biases), inner.activations)
-    with torch.no_grad():
-        vectors = torch.cat([net.label_decoder.vectors, net.label_decoder.bias[:, None]], 1).cpu().numpy()
-    return Autoencoder(net.encoder.stack(), net.decoder.stack(output_activation)), regressor, labels, vectors
+def _squared_distance(first: Tensor, second: Tensor) -> Tensor:
+    """Return ‖first − second‖², averaged over a batch."""
+    return (first - second).square().sum(1).mean()

@@ -1,1 +1,1 @@
-"""SeCSeq: labels as short semantic codes, predicted by a sequence or set network (Chang et al. 2018)."""
+"""SeCSeq: labels as short codes, predicted by a sequence or set network (Chang, Yu, Dhillon and Yang 2018)."""

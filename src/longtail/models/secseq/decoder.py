@@ -1,7 +1,8 @@
-"""The decoders of SeCSeq (``nn/secseq.py``) from their arrays, for prediction: a step of some beginnings of sequences.
+"""The decoders of SeCSeq (``network.Seq2Seq``) in numpy, from their saved arrays, so that prediction needs no torch.
 
-A step is small, so that what it costs is calls and not numbers: numpy's cost a third of torch's, and the M decoders of M
-trees go in step, so that they share all calls but the products with their own matrices.
+A step is small, so its time is mostly the overhead of calls, which is lower in numpy: with 256 hidden units it takes a third
+of the time of torch or less (``benchmarks/secseq.py --steps``). The M decoders of M trees take each step together: they
+share all calls but the products with their own matrices.
 """
 
 from __future__ import annotations
@@ -16,113 +17,130 @@ from numpy.typing import NDArray
 from longtail.kernels import Floats, Longs
 from longtail.state import State
 
-FEW = 2**12  # symbols and places of which all that comes from them is known beforehand
-NOTHING = -1  # in the place of a symbol: none has been written yet
+MAX_PRECOMPUTED = 2**12  # symbols times positions for which the inputs of a step are computed in advance
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What M decoders know of B texts before the first step: n = M B rows, those of the first decoder, of the second, …"""
+class DecoderMemory:
+    """What M decoders need of B encoded texts: n = M B rows, those of the first decoder, then of the second, …"""
 
-    states: Floats  # [n, T, width] what attention looks at
-    keys: Floats  # [n, T, a] the part of attention's inner layer that comes from them
-    blocked: Floats  # [n, T] 0, or minus infinity where there is nothing
-    start: Floats  # [n, d] the decoder's state
-    only: Floats | None  # [n, 3 d + r] what is seen of each text, if T is 1
-    ends: Longs  # [M] where the rows of each decoder end
+    states: Floats  # [n, T, width]
+    keys: Floats  # [n, T, width] the part of the attention scores that depends on the states only
+    score_mask: Floats  # [n, T] 0, or minus infinity where there is no state
+    start: Floats  # [n, d] initial state of the decoder
+    context: Floats | None  # [n, 3 d + r] what attention returns in every step if T is 1, else None
+    row_ends: Longs  # [M] where the rows of each decoder end
 
     @property
     def n_texts(self) -> int:
         """B."""
-        return int(self.ends[0])
+        return int(self.row_ends[0])
 
 
-class Decoders:
-    """p(c_t | c_<t, x) as in ``nn.secseq.Seq2Seq``, whose names the arrays have, for each of M trees."""
+class DecoderForest:
+    """p(c_t | c_<t, x) of M trees, as in ``network.Seq2Seq``, whose parameter names the arrays have."""
 
     def __init__(self, trees: Sequence[State], depth: int) -> None:
-        """depth: the symbols of a code."""
-        names = trees[0].keys()
-        whole = {name: np.stack([np.asarray(arrays[name], np.float32) for arrays in trees]) for name in names}
+        """Stack the arrays of all trees.
+
+        :param trees: The arrays of each decoder.
+        :param depth: D, the number of symbols of a code.
+        """
+        stacked = {name: np.stack([np.asarray(arrays[name], np.float32) for arrays in trees]) for name in trees[0]}
         self.layers = {
             name.removesuffix(".weight"): (
                 np.ascontiguousarray(W.transpose(0, 2, 1)),
-                whole.get(name.replace("weight", "bias"), np.zeros((len(W), 1), np.float32)),
+                stacked.get(name.replace("weight", "bias"), np.zeros((len(W), 1), np.float32)),
             )
-            for name, W in whole.items()
+            for name, W in stacked.items()
             if name.endswith(".weight")
-        }  # transposed: a few rows times a matrix are then several times faster
-        vectors, places = whole["symbols.weight"], whole.get("places.weight")
-        M, self.end, width = vectors.shape
-        self.depth, self.gates = depth, whole["before.weight"].shape[1]
-        self.symbols = np.concatenate([vectors, np.zeros((M, 1, width), np.float32)], 1)  # the last is found by NOTHING
-        self.places = np.zeros((M, depth, width), np.float32) if places is None else places
-        self.known = None  # [M, D, K + 1, 3 d + r]
-        if self.end * depth <= FEW:
-            self.known = self.layer("of_symbol", self.symbols[:, None] + self.places[:, :, None], np.arange(1, M + 1))
+        }  # transposed: the product of a few rows with a matrix is then several times faster
+        symbols, positions = stacked["symbol_embedding.weight"], stacked.get("position_embedding.weight")
+        M, self.end, width = symbols.shape
+        self.depth, self.n_gates = depth, stacked["cell1.weight"].shape[1]
+        self.symbols = np.concatenate([symbols, np.zeros((M, 1, width), np.float32)], 1)  # NO_SYMBOL, −1, finds the last
+        self.positions = np.zeros((M, depth, width), np.float32) if positions is None else positions
+        self.inputs = None  # [M, D, K + 1, 3 d + r]
+        if self.end * depth <= MAX_PRECOMPUTED:
+            embedded = self.symbols[:, None] + self.positions[:, :, None]
+            self.inputs = self._apply("symbol_inputs", embedded, np.arange(1, M + 1))
 
-    def layer(self, name: str, x: Floats, ends: Longs) -> Floats:
-        """W x + b, with the W and b of each decoder; ends: where the rows of each end."""
+    def encode(self, texts: Sequence[tuple[Floats, NDArray[np.bool_], Floats]]) -> DecoderMemory:
+        """Prepare texts, once for all steps.
+
+        :param texts: States, mask and text vectors from the encoder of each tree (``network.encode_for_attention``).
+        """
+        states, mask, vectors = (np.concatenate(parts) for parts in zip(*texts, strict=True))
+        ends = np.cumsum([len(part) for _, _, part in texts])
+        score_mask = np.where(mask, np.float32(0), np.float32(-np.inf))
+        context = self._apply("context_inputs", states[:, 0], ends) if states.shape[1] == 1 else None
+        start = np.tanh(self._apply("initial_state", vectors, ends))
+        return DecoderMemory(states, self._apply("attention_keys", states, ends), score_mask, start, context, ends)
+
+    def step(
+        self, memory: DecoderMemory, rows: Longs, state: Floats, previous: Longs, position: int
+    ) -> tuple[Floats, Floats]:
+        """Logits of the next symbols [n, K + 1] and the new states [n, d], for n sequences.
+
+        :param rows: The row of the memory that each sequence belongs to [n], ascending.
+        :param state: The states before the step [n, d].
+        :param previous: The previous symbols [n].
+        :param position: Of the next symbol within its code.
+        """
+        ends = np.searchsorted(rows, memory.row_ends)
+        inputs = self._embed_symbols(rows // memory.n_texts, previous, position, ends)
+        between = _gru_cell(inputs, self._apply("cell1", state, ends), state)
+        context = self._attend(memory, rows, between, ends)
+        state = _gru_cell(context, self._apply("cell2", between, ends), between)
+        g = self.n_gates
+        readout = np.tanh(self._apply("state_readout", state, ends) + inputs[:, g:] + context[:, g:])  # [n, r]
+        return self._apply("output", readout, ends), state
+
+    def _apply(self, name: str, x: Floats, ends: Longs) -> Floats:
+        """W x + b, with the W and b of each decoder for its rows of x, which end at ``ends``."""
         weights, biases = self.layers[name]
-        out, begin = np.empty((*x.shape[:-1], weights.shape[2]), np.float32), 0
+        out, start = np.empty((*x.shape[:-1], weights.shape[2]), np.float32), 0
         for weight, bias, end in zip(weights, biases, ends.tolist(), strict=True):
-            if begin < end:
-                rows = np.matmul(x[begin:end], weight, out=out[begin:end])
+            if start < end:
+                rows = np.matmul(x[start:end], weight, out=out[start:end])
                 rows += bias
-            begin = end
+            start = end
         return out
 
-    def read(self, texts: Sequence[tuple[Floats, NDArray[np.bool_], Floats]]) -> Reading:
-        """Look once at texts, as the encoder of each tree gives them (``nn.secseq.text_states``)."""
-        states, mask, vector = (np.concatenate(parts) for parts in zip(*texts, strict=True))
-        ends = np.cumsum([len(part) for _, _, part in texts])
-        blocked = np.where(mask, np.float32(0), np.float32(-np.inf))
-        only = self.layer("of_context", states[:, 0], ends) if states.shape[1] == 1 else None
-        start = np.tanh(self.layer("start", vector, ends))
-        return Reading(states, self.layer("keys", states, ends), blocked, start, only, ends)
-
-    def given(self, tree: Longs, written: Longs, place: int, ends: Longs) -> Floats:
-        """[n, 3 d + r] what comes from the last symbol."""
-        if self.known is not None:
-            out: Floats = self.known[tree, place, written]
+    def _embed_symbols(self, tree: Longs, previous: Longs, position: int, ends: Longs) -> Floats:
+        """[n, 3 d + r] the part of the inputs that comes from the previous symbol."""
+        if self.inputs is not None:
+            out: Floats = self.inputs[tree, position, previous]
             return out
-        return self.layer("of_symbol", self.symbols[tree, written] + self.places[tree, place], ends)
+        return self._apply("symbol_inputs", self.symbols[tree, previous] + self.positions[tree, position], ends)
 
-    def look(self, reading: Reading, of: Longs, between: Floats, ends: Longs) -> Floats:
-        """[n, 3 d + r] what comes from the text, by additive attention of the state between the two cells."""
-        if reading.only is not None:
-            out: Floats = reading.only[of]
+    def _attend(self, memory: DecoderMemory, rows: Longs, state: Floats, ends: Longs) -> Floats:
+        """[n, 3 d + r] the part of the inputs that comes from the text, by additive attention."""
+        if memory.context is not None:
+            out: Floats = memory.context[rows]
             return out
-        inner = np.tanh(reading.keys[of] + self.layer("query", between, ends)[:, None])  # [n, T, a]
-        weights = np.exp(log_softmax(self.layer("weigh", inner, ends)[..., 0] + reading.blocked[of]))  # [n, T]
-        return self.layer("of_context", (weights[:, None] @ reading.states[of])[:, 0], ends)
-
-    def step(self, reading: Reading, of: Longs, state: Floats, written: Longs, place: int) -> tuple[Floats, Floats]:
-        """Scores of what comes next [n, K + 1], and the new state [n, d], for n beginnings.
-
-        of: [n] the row of the reading that each is of, ascending. written: [n] its last symbol. place: of the next one in
-        its code.
-        """
-        ends = np.searchsorted(of, reading.ends)
-        given = self.given(of // reading.n_texts, written, place, ends)
-        between = cell(given, self.layer("before", state, ends), state)
-        seen = self.look(reading, of, between, ends)
-        state = cell(seen, self.layer("after", between, ends), between)
-        read_out = np.tanh(self.layer("of_state", state, ends) + given[:, self.gates :] + seen[:, self.gates :])  # [n, r]
-        return self.layer("out", read_out, ends), state
+        inner = np.tanh(memory.keys[rows] + self._apply("attention_query", state, ends)[:, None])  # [n, T, width]
+        logits = self._apply("attention_score", inner, ends)[..., 0] + memory.score_mask[rows]
+        weights = np.exp(log_softmax(logits))  # [n, T]
+        return self._apply("context_inputs", (weights[:, None] @ memory.states[rows])[:, 0], ends)
 
 
-def cell(given: Floats, of_state: Floats, state: Floats) -> Floats:
-    """A step of a GRU: how much is forgotten, how much stays, and what is new, from its input and from its state."""
-    d = state.shape[1]
-    both = np.tanh((given[:, : 2 * d] + of_state[:, : 2 * d]) * np.float32(0.5)) * np.float32(0.5) + np.float32(0.5)  # σ
-    new = np.tanh(given[:, 2 * d : 3 * d] + both[:, :d] * of_state[:, 2 * d :])
-    out: Floats = new + both[:, d:] * (state - new)
+def _gru_cell(inputs: Floats, hidden: Floats, state: Floats) -> Floats:
+    """A GRU step, as ``network.gru_cell``.
+
+    :param inputs: W_x x + b_x [n, 3 d] or more; only the first 3 d are read.
+    :param hidden: W_h h + b_h [n, 3 d].
+    :param state: h [n, d].
+    """
+    d, half = state.shape[1], np.float32(0.5)
+    gates = np.tanh((inputs[:, : 2 * d] + hidden[:, : 2 * d]) * half) * half + half  # σ: reset and update gate
+    new = np.tanh(inputs[:, 2 * d : 3 * d] + gates[:, :d] * hidden[:, 2 * d :])
+    out: Floats = new + gates[:, d:] * (state - new)
     return out
 
 
-def log_softmax(scores: NDArray[Any]) -> NDArray[Any]:
-    """The logarithms of probabilities, by rows."""
-    shifted = scores - scores.max(-1, keepdims=True)
+def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
+    """Log-probabilities over the last axis."""
+    shifted = logits - logits.max(-1, keepdims=True)
     out: NDArray[Any] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return out

@@ -1,219 +1,222 @@
-"""The network of SeCSeq (Chang, Yu, Dhillon, Yang; 2018): a text is read, and the codes of its labels are written down.
+"""The sequence network of SeCSeq (Chang, Yu, Dhillon, Yang; 2018): an encoder of the text and a decoder of label codes.
 
-The paper says "Seq2Seq" and no more. This is the published network of mlc2seq (Nam et al. 2017), which it builds on: a
-bidirectional GRU reads, a conditional GRU (one step before and one after an additive attention) writes one symbol at a time.
-The sizes of all layers but the encoder's depend on K, the number of symbols, and not on the number of labels.
+The paper only says "Seq2Seq". This is the published network of mlc2seq (Nam et al. 2017), on which it builds: a
+bidirectional GRU encodes the text; a conditional GRU (one step before and one after additive attention) generates one symbol
+at a time. The decoder's size depends on K, the number of symbols, and not on the number of labels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from longtail.features.token_rows import TokenRows
-from longtail.kernels import Longs
-from longtail.models.secseq.gru import TwoCells
-from longtail.nn.encoders import Encoder, Recurrent
-from longtail.nn.sparse_embedding import RowTable, some_of
-
-NOTHING = -1  # in the place of a symbol: none has been written yet
-
-Texts = Any  # as the encoder reads them: TF-IDF in CSR for Words, else TokenRows
+from longtail.models.secseq.settings import Texts
+from longtail.models.secseq.trie import NO_SYMBOL
+from longtail.nn.encoders import TextEncoder, attention_inputs
+from longtail.nn.sparse_embedding import SparseEmbedding, drop_entries
 
 
-class Words(torch.nn.Module):
-    """ReLU(E x + b) of a text's TF-IDF vector x: a bag of words, each weighed by how much it tells."""
+class WordsEncoder(torch.nn.Module):
+    """ReLU(E x + b) of the TF-IDF vector x of a text: a weighted bag of words."""
 
-    def __init__(self, n_words: int, width: int, keep: float = 1.0) -> None:
-        """keep: the share of words that input dropout leaves."""
+    def __init__(self, n_words: int, width: int, keep_prob: float = 1.0) -> None:
+        """Initialise E at random and b with zeros.
+
+        :param keep_prob: Input dropout: probability of keeping a word in training.
+        """
         super().__init__()
-        self.width, self.keep = width, keep
-        self.table = RowTable(n_words, width, std=width**-0.5)
-        self.shift = torch.nn.Parameter(torch.zeros(width))
+        self.width, self.keep_prob = width, keep_prob
+        self.table = SparseEmbedding(n_words, width, std=width**-0.5)
+        self.bias = torch.nn.Parameter(torch.zeros(width))
 
     def forward(self, X: sp.csr_array) -> Tensor:
         """[B, n_words] sparse to [B, width]."""
         batch = X.indptr, X.indices, X.data
-        batch = some_of(*batch, self.keep) if self.training and self.keep < 1 else batch
-        return (self.table.bag(*batch) + self.shift).relu()
+        if self.training and self.keep_prob < 1:
+            batch = drop_entries(*batch, self.keep_prob)
+        return (self.table.bag(*batch) + self.bias).relu()
 
 
-def text_vectors(encoder: Words | Encoder, texts: Any) -> Tensor:
-    """One vector for each text [B, width]."""
-    out: Tensor = encoder(texts) if isinstance(encoder, Words) else encoder(*encoder.batch(texts))
-    return out
+def encode_for_attention(encoder: WordsEncoder | TextEncoder, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
+    """What the decoder attends to: states [B, T, width], where there is one [B, T], text vectors [B, width].
 
-
-def text_states(encoder: Words | Encoder, texts: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """What attention looks at [B, T, width], where there is something [B, T], and one vector for each text [B, width].
-
-    That of a recurrent encoder is what each direction knows at its end, as in mlc2seq; of Words, it is all there is to see.
+    A bag of words has one state, the text vector.
     """
-    if isinstance(encoder, Words):
-        V = encoder(texts)
-        return V[:, None], torch.ones(len(V), 1, dtype=torch.bool, device=V.device), V
-    ids, mask = encoder.batch(texts)
-    empty = ~mask.any(1)
-    seen = mask.clone()
-    seen[empty, 0] = True  # attention to nothing would be no number: these look at their first place
-    states = encoder.states(ids, seen)
-    if not isinstance(encoder, Recurrent):
-        return states, seen, encoder.pooled(states, mask)
-    half, last = encoder.width // 2, seen.sum(1) - 1
-    ends = torch.cat([states[torch.arange(len(states)), last, :half], states[:, 0, half:]], 1)
-    return states, seen, ends * ~empty[:, None]
-
-
-@torch.no_grad()
-def text_arrays(encoder: Encoder, texts: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The same as arrays, for prediction."""
-    states, mask, vector = (part.cpu().numpy() for part in text_states(encoder.eval(), texts))
-    return states, mask, vector
+    if not isinstance(encoder, WordsEncoder):
+        return attention_inputs(encoder, texts)
+    V = encoder(texts)
+    return V[:, None], torch.ones(len(V), 1, dtype=torch.bool, device=V.device), V
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What is read once and looked at in every step."""
+class TextMemory:
+    """What the decoder needs of B encoded texts in every step."""
 
     states: Tensor  # [B, T, width]
-    keys: Tensor  # [B, T, a] the part of attention's inner layer that comes from them
-    blocked: Tensor  # [B, T] 0, or minus infinity where there is nothing
-    start: Tensor  # [B, d] the decoder's state before its first step
-    only: Tensor | None  # [B, 1, 3 d + r] where T is 1 there is nothing to weigh: ``Seq2Seq.look`` always gives this
+    keys: Tensor  # [B, T, width] the part of the attention scores that depends on the states only
+    score_mask: Tensor  # [B, T] 0, or minus infinity where there is no state
+    start: Tensor  # [B, d] initial state of the decoder
+    context: Tensor | None  # [B, 1, 3 d + r] what ``Seq2Seq.attend`` returns in every step if T is 1, else None
 
-    def first(self, n: int) -> Memory:
-        """Of the first n texts."""
-        only = None if self.only is None else self.only[:n]
-        return Memory(self.states[:n], self.keys[:n], self.blocked[:n], self.start[:n], only)
+    def take_first(self, n: int) -> TextMemory:
+        """The memory of the first n texts."""
+        context = None if self.context is None else self.context[:n]
+        return TextMemory(self.states[:n], self.keys[:n], self.score_mask[:n], self.start[:n], context)
 
 
 class Seq2Seq(torch.nn.Module):
-    """p(c_t | c_<t, x): a symbol, or the end, which is number K, from those before and the text.
+    """p(c_t | c_<t, x): the next symbol, or the end symbol K, given the symbols before it and the text.
 
-    What comes from the last symbol and from the text is the same for all that is done with the state, so it is computed
-    beforehand, of as many steps as are known: for the gates of a cell and for the read-out, side by side.
+    The input gates of both GRU cells (3 d) and the input of the readout layer (r) are linear in the previous symbol and in
+    the context. They are computed together [3 d + r], and for all steps at once where these are known.
     """
 
-    def __init__(self, encoder: Words | Encoder, n_symbols: int, depth: int, s: Any) -> None:
-        """s: the settings of the method."""
+    def __init__(
+        self,
+        encoder: WordsEncoder | TextEncoder,
+        n_symbols: int,
+        depth: int,
+        *,
+        hidden: int,
+        symbol_width: int,
+        dropout: float = 0.0,
+        positions: bool = False,
+    ) -> None:
+        """Initialise all layers at random, as torch does.
+
+        :param n_symbols: K.
+        :param depth: D.
+        :param hidden: d, the units of the decoder.
+        :param symbol_width: Dimension of symbol embeddings, and r, the units of the readout layer.
+        :param dropout: Dropout rate of the readout layer.
+        :param positions: Whether to add an embedding of the position within the code.
+        """
         super().__init__()
-        seen, d, e, r = encoder.width, s.hidden, s.symbol_width, s.symbol_width
-        self.encoder, self.n_symbols, self.depth, self.gates = encoder, n_symbols, depth, 3 * d
-        self.start = torch.nn.Linear(seen, d)
-        self.symbols = torch.nn.Embedding(n_symbols, e)
-        self.places = torch.nn.Embedding(depth, e) if s.positions else None
-        self.of_symbol, self.of_context = torch.nn.Linear(e, 3 * d + r), torch.nn.Linear(seen, 3 * d + r)
-        self.before, self.after = torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, 3 * d)
-        self.keys, self.query = torch.nn.Linear(seen, seen), torch.nn.Linear(d, seen, bias=False)
-        self.weigh = torch.nn.Linear(seen, 1, bias=False)
-        self.of_state = torch.nn.Linear(d, r, bias=False)
-        self.dropout, self.out = torch.nn.Dropout(s.dropout), torch.nn.Linear(r, n_symbols + 1)
+        width, d, r = encoder.width, hidden, symbol_width
+        self.encoder, self.n_symbols, self.depth, self.n_gates = encoder, n_symbols, depth, 3 * d
+        self.initial_state = torch.nn.Linear(width, d)
+        self.symbol_embedding = torch.nn.Embedding(n_symbols, symbol_width)
+        self.position_embedding = torch.nn.Embedding(depth, symbol_width) if positions else None
+        self.symbol_inputs = torch.nn.Linear(symbol_width, 3 * d + r)
+        self.context_inputs = torch.nn.Linear(width, 3 * d + r)
+        self.cell1, self.cell2 = torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, 3 * d)  # hidden gates: reset, update, new
+        self.attention_keys = torch.nn.Linear(width, width)
+        self.attention_query = torch.nn.Linear(d, width, bias=False)
+        self.attention_score = torch.nn.Linear(width, 1, bias=False)
+        self.state_readout = torch.nn.Linear(d, r, bias=False)
+        self.dropout, self.output = torch.nn.Dropout(dropout), torch.nn.Linear(r, n_symbols + 1)
 
     @property
     def end(self) -> int:
         """The symbol that ends a sequence."""
         return self.n_symbols
 
-    def read(self, texts: Texts) -> Memory:
-        """Look at texts once."""
-        states, mask, vector = text_states(self.encoder, texts)
-        blocked = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -torch.inf)
-        only = self.of_context(states) if states.shape[1] == 1 else None
-        return Memory(states, self.keys(states), blocked, torch.tanh(self.start(vector)), only)
+    def encode(self, texts: Texts) -> TextMemory:
+        """Encode texts, once for all steps."""
+        states, mask, vectors = encode_for_attention(self.encoder, texts)
+        score_mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -torch.inf)
+        context = self.context_inputs(states) if states.shape[1] == 1 else None
+        start = torch.tanh(self.initial_state(vectors))
+        return TextMemory(states, self.attention_keys(states), score_mask, start, context)
 
-    def given(self, written: Tensor, place: Tensor | int) -> Tensor:
-        """[..., 3 d + r] what comes from the last symbol; NOTHING, at the start, is a vector of zeros.
+    def embed_symbols(self, previous: Tensor, position: Tensor | int) -> Tensor:
+        """[..., 3 d + r] the part of the inputs that comes from the previous symbol.
 
-        place: of the next one in its code.
+        :param previous: The previous symbols [...]; NO_SYMBOL at the start, whose embedding is zero.
+        :param position: Of the next symbol within its code.
         """
-        y = self.symbols(written.clamp(min=0)) * (written >= 0)[..., None]  # [..., e]
-        if self.places is not None:
-            y = y + self.places.weight[place]
-        out: Tensor = self.of_symbol(y)
+        y = self.symbol_embedding(previous.clamp(min=0)) * (previous >= 0)[..., None]  # [..., symbol_width]
+        if self.position_embedding is not None:
+            y = y + self.position_embedding.weight[position]
+        out: Tensor = self.symbol_inputs(y)
         return out
 
-    def look(self, memory: Memory, between: Tensor) -> Tensor:
-        """[B, W, 3 d + r] what comes from the text, by additive attention of the state between the two cells."""
-        if memory.only is not None:
-            return memory.only
-        inner = torch.tanh(memory.keys[:, None] + self.query(between)[:, :, None])  # [B, W, T, a]
-        weights = (self.weigh(inner)[..., 0] + memory.blocked[:, None]).softmax(2)  # [B, W, T]
-        out: Tensor = self.of_context(torch.bmm(weights, memory.states))
+    def attend(self, memory: TextMemory, state: Tensor) -> Tensor:
+        """[B, W, 3 d + r] the part of the inputs that comes from the text, by additive attention of states [B, W, d]."""
+        if memory.context is not None:
+            return memory.context
+        inner = torch.tanh(memory.keys[:, None] + self.attention_query(state)[:, :, None])  # [B, W, T, width]
+        weights = (self.attention_score(inner)[..., 0] + memory.score_mask[:, None]).softmax(2)  # [B, W, T]
+        out: Tensor = self.context_inputs(torch.bmm(weights, memory.states))
         return out
 
-    def advance(self, memory: Memory, state: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
-        """The new state [B, W, d] of W beginnings of each of B texts, and what was seen of the text on the way."""
-        between = cell(given, self.before(state), state)
-        seen = self.look(memory, between)
-        return cell(seen, self.after(between), between), seen
+    def update_state(self, memory: TextMemory, state: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The new states [B, W, d] of W sequences for each of B texts, and what attention returned [B, W, 3 d + r].
 
-    def scores(self, state: Tensor, given: Tensor, seen: Tensor) -> Tensor:
-        """[..., K + 1] of what comes next."""
-        read_out = torch.tanh(self.of_state(state) + given[..., self.gates :] + seen[..., self.gates :])  # [..., r]
-        out: Tensor = self.out(self.dropout(read_out))
-        return out
-
-    def step(self, memory: Memory, state: Tensor, written: Tensor, place: int) -> tuple[Tensor, Tensor]:
-        """Scores of what comes next [B, W, K + 1], and the new state [B, W, d], for W beginnings of each of B texts.
-
-        written: [B, W] the last symbol.
+        :param inputs: What ``embed_symbols`` returned [B, W, 3 d + r].
         """
-        given = self.given(written, place)
-        state, seen = self.advance(memory, state, given)
-        return self.scores(state, given, seen), state
+        between = gru_cell(inputs, self.cell1(state), state)
+        context = self.attend(memory, between)
+        return gru_cell(context, self.cell2(between), between), context
+
+    def score_symbols(self, state: Tensor, inputs: Tensor, context: Tensor) -> Tensor:
+        """[..., K + 1] logits of the next symbol."""
+        readout = torch.tanh(self.state_readout(state) + inputs[..., self.n_gates :] + context[..., self.n_gates :])
+        out: Tensor = self.output(self.dropout(readout))
+        return out
+
+    def step(self, memory: TextMemory, state: Tensor, previous: Tensor, position: int) -> tuple[Tensor, Tensor]:
+        """Logits of the next symbols [B, W, K + 1] and the new states [B, W, d], for W sequences for each of B texts.
+
+        :param state: The states before the step [B, W, d].
+        :param previous: The previous symbols [B, W].
+        :param position: Of the next symbol within its code.
+        """
+        inputs = self.embed_symbols(previous, position)
+        state, context = self.update_state(memory, state, inputs)
+        return self.score_symbols(state, inputs, context), state
 
     def loss(self, texts: Texts, targets: TokenRows) -> Tensor:
-        """− Σ_t log p(c_t | c_<t, x) for each text (eq. 3), by teacher forcing. targets: its symbols, without the end.
+        """− Σ_t log p(c_t | c_<t, x) by teacher forcing, averaged over the texts (eq. 3).
 
-        Texts must come by falling length of their targets, so that those that have ended are the last. Only the two cells
-        and attention wait for the step before: all else is done for all steps together.
+        Only the cells and attention depend on the step before; all else is computed for all steps at once.
+
+        :param targets: The symbols of each text, without the end.
         """
-        lengths, (ids, mask) = targets.lengths, targets.padded()
+        order = np.argsort(-targets.lengths, kind="stable")  # longest first: sequences that have ended are then the last
+        texts, targets = texts[order], targets[order]
+        lengths, (ids, mask) = targets.lengths, targets.pad()
         steps = np.arange(int(lengths.max()) + 1)[:, None]
-        rows = np.full((len(steps), len(ids)), self.end)  # [S, B]; the end of each, and padding
-        rows[:-1][mask.T[: len(steps) - 1]] = ids.T[mask.T]
-        going = lengths >= steps  # [S, B]
-        before = np.vstack([np.full((1, len(ids)), NOTHING), rows[:-1]])
-        at, device = np.nonzero(going)[0] % self.depth, self.out.weight.device
-        target, written, place = (torch.from_numpy(part).to(device) for part in (rows[going], before[going], at))  # [N]
-        memory, given = self.read(texts), self.given(written, place)  # [N, 3 d + r]
-        states, seen = self.states(memory, given, going.sum(1).tolist())
-        scores = self.scores(states, given, seen)  # [N, K + 1]
-        return cross_entropy(scores, target, reduction="sum") / len(ids)
+        symbols = np.full((len(steps), len(ids)), self.end)  # [S, B]; the end of each, and padding
+        symbols[:-1][mask.T[: len(steps) - 1]] = ids.T[mask.T]
+        active = lengths >= steps  # [S, B]
+        before = np.vstack([np.full((1, len(ids)), NO_SYMBOL), symbols[:-1]])
+        device = self.output.weight.device
+        parts = symbols[active], before[active], np.nonzero(active)[0] % self.depth
+        target, previous, position = (torch.from_numpy(part).to(device) for part in parts)  # each [N]
+        memory, inputs = self.encode(texts), self.embed_symbols(previous, position)  # [N, 3 d + r]
+        states, context = self.unroll(memory, inputs, active.sum(1).tolist())
+        logits = self.score_symbols(states, inputs, context)  # [N, K + 1]
+        return cross_entropy(logits, target, reduction="sum") / len(ids)
 
-    def states(self, memory: Memory, given: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
-        """The states after each step [N, d], and what was seen of the text on the way [N, 3 d + r].
+    def unroll(self, memory: TextMemory, inputs: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """Run all steps. Returns the state after each [N, d] and what attention returned in each [N, 3 d + r].
 
-        given: [N, 3 d + r] of all texts in the first step, then of those, always the first ones, that go on. sizes: of each
-        step.
+        :param inputs: What ``embed_symbols`` returned [N, 3 d + r], step by step; step t has the first ``sizes[t]`` texts.
+        :param sizes: Number of texts of each step, descending.
         """
-        if memory.only is not None:  # what is seen is known beforehand
-            only, weights = memory.only[:, 0], (p for layer in (self.before, self.after) for p in (layer.weight, layer.bias))
-            out: Tensor = TwoCells.apply(given[:, : self.gates], only[:, : self.gates], memory.start, sizes, *weights)  # type: ignore[no-untyped-call]
-            return out, only[np.concatenate([np.arange(n) for n in sizes])]
-        state, states, seen = memory.start[:, None], [], []
-        for n, part in zip(sizes, torch.split(given, sizes), strict=True):
-            state, look = self.advance(memory.first(n), state[:n], part[:, None])
+        state, states, contexts = memory.start[:, None], [], []
+        for n, part in zip(sizes, torch.split(inputs, sizes), strict=True):
+            state, context = self.update_state(memory.take_first(n), state[:n], part[:, None])
             states.append(state)
-            seen.append(look)
-        return torch.cat(states)[:, 0], torch.cat(seen)[:, 0]
+            contexts.append(context)
+        return torch.cat(states)[:, 0], torch.cat(contexts)[:, 0]
 
 
-def cell(given: Tensor, of_state: Tensor, state: Tensor) -> Tensor:
-    """A step of a GRU: how much is forgotten, how much stays, and what is new, from its input and from its state."""
+def gru_cell(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
+    """A GRU step whose input gates are known. ``torch.nn.GRUCell`` would compute them again in every step.
+
+    :param inputs: W_x x + b_x [..., 3 d] or more; only the first 3 d are read.
+    :param hidden: W_h h + b_h [..., 3 d].
+    :param state: h [..., d].
+    """
     d = state.shape[-1]
-    forget, stay = (given[..., : 2 * d] + of_state[..., : 2 * d]).sigmoid().chunk(2, -1)
-    new = torch.addcmul(given[..., 2 * d : 3 * d], forget, of_state[..., 2 * d :]).tanh()
-    return new + stay * (state - new)
-
-
-def longest_first(targets: TokenRows) -> Longs:
-    """An order of texts by falling length of their targets."""
-    return np.argsort(-targets.lengths, kind="stable")
+    reset, update = (inputs[..., : 2 * d] + hidden[..., : 2 * d]).sigmoid().chunk(2, -1)
+    new = torch.addcmul(inputs[..., 2 * d : 3 * d], reset, hidden[..., 2 * d :]).tanh()
+    return new + update * (state - new)

@@ -1,4 +1,4 @@
-"""Why a label, for any method that reads texts: what happens to its score when a word is taken out."""
+"""Explanations by occlusion: how much the score of a label falls when a word is removed from the text."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from longtail.model import Spans
+from longtail.kernels import Longs
+from longtail.model import PartWeights
 from longtail.topk import TopK
 
-WORD = re.compile(r"\w+")
-MEANING = "by how much the score falls without each"
+LOSS_OF_SCORE = "by how much the score falls without each"
+
+_WORD = re.compile(r"\w+")
 
 
-def by_occlusion(text: str, label: int, topk: Callable[[Sequence[str]], TopK]) -> Spans:
-    """The words of a text, and by how much a label's score falls without each; 0 is the score of what is not found.
+def explain_by_occlusion(text: str, label: int, topk: Callable[[Sequence[str]], TopK]) -> PartWeights:
+    """The words of a text, and by how much the score of a label falls without each. A label that is not found scores 0.
 
-    A word that stands several times is taken out everywhere, and each place gets the same part.
+    All occurrences of a word are removed together, and share the difference equally.
     """
-    spans = np.array([word.span() for word in WORD.finditer(text)], np.int64).reshape(-1, 2)
-    _, kind, places = np.unique([text[a:b].lower() for a, b in spans], return_inverse=True, return_counts=True)
-    texts = [text, *(without(text, spans[kind == k]) for k in range(len(places)))]
+    spans = np.array([word.span() for word in _WORD.finditer(text)], np.int64).reshape(-1, 2)
+    _, word, n_occurrences = np.unique([text[a:b].lower() for a, b in spans], return_inverse=True, return_counts=True)
+    texts = [text, *(remove_spans(text, spans[word == w]) for w in range(len(n_occurrences)))]
     best = topk(texts)
     scores = np.where(best.ids == label, best.scores, 0).sum(1)
-    return spans[:, 0], spans[:, 1], ((scores[0] - scores[1:]) / places)[kind]
+    return spans[:, 0], spans[:, 1], ((scores[0] - scores[1:]) / n_occurrences)[word]
 
 
-def without(text: str, spans: np.ndarray) -> str:
-    """A text with the characters of some spans, in ascending order, left out.
+def remove_spans(text: str, spans: Longs) -> str:
+    """Remove spans of characters [n, 2], in ascending order, from a text.
 
-    >>> without("a red, red rose", np.array([[2, 5], [7, 10]]))
+    >>> remove_spans("a red, red rose", np.array([[2, 5], [7, 10]]))
     'a ,  rose'
     """
     starts, ends = [0, *spans[:, 1].tolist()], [*spans[:, 0].tolist(), len(text)]

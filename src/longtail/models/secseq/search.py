@@ -1,158 +1,182 @@
-"""The most probable labels by a network over starts of codes (``nn/secseq_set.py``): a beam that goes down the trie.
+"""Beam search over the trie of codes, for the set network: the labels with the most probable codes.
 
-Of each text, the layers that do not depend on the start are computed once; a node then costs its sum and its children. Every
-number is computed by itself, so that it does not depend on how many texts there are.
+The layers that do not depend on the prefix are computed once per text; a node then costs its sum and its children. Each text
+is computed separately, so its scores do not depend on the other texts.
 """
-# mypy: disable-error-code="assignment,arg-type,return-value,no-any-return"
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from longtail.kernels import Floats, Ints, fast_kernel, kernel, parallel
-from longtail.models.secseq.trie import Trie
-from longtail.search.beam import NEVER, average_rows, insert
-from longtail.search.exact import inner
+from longtail.kernels import Floats, Ints, fast_kernel, kernel, map_parallel
+from longtail.models.secseq.trie import CodeTrie
+from longtail.search.exact import inner_product
+from longtail.search.topk_kernels import NO_SCORE, average_trees, insert_topk
+from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
-ROWS = 256
-WIDE = 10  # fewest labels that each trie gives, where several are averaged
+_TEXTS_PER_BLOCK = 256
+_MIN_LABELS_PER_TRIE = 10  # found in each trie if several are averaged
 
 
 @dataclass(frozen=True)
 class TrieSearch:
-    """A trie, and the arrays of a network over it."""
+    """A trie and the arrays of a set network over it, with the names of ``set_network.SetNetwork``."""
 
-    trie: Trie
+    trie: CodeTrie
     prior: Floats  # [n_nodes]
-    first: Floats  # [K, first width] vectors of the symbols that begin a code
-    others: Floats  # [D − 1, K, d] and of those at each later place
-    bias: Floats  # [D, K]
-    between: Floats  # [D − 1, d, first width]
-    shift: Floats  # [D − 1, d]
-    starts: Floats  # [inner nodes, d] the sum of the vectors of the symbols up to each; 0 for the root
+    first_weight: Floats  # [K, width] W_0
+    later_weight: Floats  # [D − 1, K, hidden] W_1, W_2, …
+    bias: Floats  # [D, K] b_0, b_1, …
+    hidden_weight: Floats  # [D − 1, hidden, width] A_1, A_2, …
+    hidden_bias: Floats  # [D − 1, hidden]
+    prefix_sums: Floats  # [inner nodes, hidden] Σ_j E_dj[u_j] of each prefix u; 0 for the root
 
     @classmethod
-    def of(cls, trie: Trie, arrays: dict[str, NDArray[Any]]) -> TrieSearch:
-        """From what ``nn.secseq_set.arrays`` gave, and the ``prior``; ``starts`` is made here and needs no room on disk."""
+    def build(cls, trie: CodeTrie, arrays: State, prior: Floats) -> TrieSearch:
+        """Arrange the arrays of a set network for the search.
+
+        :param arrays: The arrays of all layers but the encoder's.
+        :param prior: The log-odds of each node (``set_network.BranchTargets``).
+        """
         later = range(1, trie.depth)
-        first = arrays["symbols.0.weight"]
-        d = arrays["symbols.1.weight"].shape[1] if trie.depth > 1 else 1
-        sums = [np.zeros((1, d), np.float32)]
+        first = arrays["output_layers.0.weight"]
+        hidden = arrays["output_layers.1.weight"].shape[1] if trie.depth > 1 else 1
+        sums = [np.zeros((1, hidden), np.float32)]
         for depth in later:
-            vectors, symbols = arrays[f"starts.{depth - 1}"], trie.starts(depth)
-            sums.append(sum(vectors[j][symbols[:, j]] for j in range(depth)))
+            vectors, prefixes = arrays[f"prefix_embeddings.{depth - 1}"], trie.list_prefixes(depth)
+            sums.append(sum(vectors[j][prefixes[:, j]] for j in range(depth)))
         return cls(
             trie,
-            arrays["prior"],
+            prior,
             first,
-            stacked([arrays[f"symbols.{j}.weight"] for j in later], (trie.n_symbols, d)),
-            stacked([arrays[f"symbols.{j}.bias"] for j in range(trie.depth)], (trie.n_symbols,)),
-            stacked([arrays[f"between.{j - 1}.weight"] for j in later], (d, first.shape[1])),
-            stacked([arrays[f"between.{j - 1}.bias"] for j in later], (d,)),
+            _stack([arrays[f"output_layers.{d}.weight"] for d in later], (trie.n_symbols, hidden)),
+            _stack([arrays[f"output_layers.{d}.bias"] for d in range(trie.depth)], (trie.n_symbols,)),
+            _stack([arrays[f"hidden_layers.{d - 1}.weight"] for d in later], (hidden, first.shape[1])),
+            _stack([arrays[f"hidden_layers.{d - 1}.bias"] for d in later], (hidden,)),
             np.concatenate(sums),
         )
 
-    def best(self, H: Floats, k: int, beam: int, threads: int | None = None) -> tuple[Ints, Floats]:
-        """The k most probable labels of each vector [n, first width] that a beam reaches, and the logarithms of their P."""
+    def find(self, H: Floats, k: int, beam: int, threads: int | None = None) -> tuple[Ints, Floats]:
+        """The k most probable labels that the beam reaches for each text vector [n, width], and their log-probabilities."""
         ids, scores = np.empty((len(H), k), np.int32), np.empty((len(H), k), np.float32)
-        t = self.trie
-        tree = (t.level, t.first_child, t.symbol, t.leaf_start, t.label, np.log(t.share))
-        weights = (self.prior, self.first, self.others, self.bias, self.between, self.shift, self.starts)
+        log_share = np.log(self.trie.share)
 
         def work(start: int) -> None:
-            part = slice(start, start + ROWS)
-            arguments: Any = (np.ascontiguousarray(H[part]), *tree, *weights, max(beam, k), ids[part], scores[part])
-            search_rows(*arguments)
+            block = slice(start, start + _TEXTS_PER_BLOCK)
+            _search_rows(
+                np.ascontiguousarray(H[block]),
+                self.trie.level_start,
+                self.trie.first_child,
+                self.trie.symbol,
+                self.trie.leaf_start,
+                self.trie.label,
+                log_share,
+                self.prior,
+                self.first_weight,
+                self.later_weight,
+                self.bias,
+                self.hidden_weight,
+                self.hidden_bias,
+                self.prefix_sums,
+                max(beam, k),
+                ids[block],
+                scores[block],
+            )
 
-        for _ in parallel(work, range(0, len(H), ROWS), threads if len(H) > ROWS else 1):
+        starts = range(0, len(H), _TEXTS_PER_BLOCK)
+        for _ in map_parallel(work, starts, threads if len(starts) > 1 else 1):
             pass
         return ids, scores
 
 
-def trie_topk(searches: Sequence[TrieSearch], H: Sequence[Floats], k: int, *, beam: int, threads: int | None = None) -> TopK:
-    """The k labels with the highest mean probability over several tries, each with its own vectors of the texts.
+def search_tries(
+    searches: Sequence[TrieSearch], H: Sequence[Floats], k: int, *, beam: int, threads: int | None = None
+) -> TopK:
+    """The k labels with the highest mean probability over several tries. A label that a trie does not find counts 0 there.
 
-    Where one has not found a label, it counts 0 there.
+    :param H: The text vectors for each trie [n, width].
     """
-    n, n_coded = len(H[0]), len(searches[0].trie.label)
-    wide = k if len(searches) == 1 else min(max(2 * k, WIDE), n_coded)
-    found = [search.best(h, wide, beam, threads) for search, h in zip(searches, H, strict=True)]
-    ids, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
-    average_rows(np.stack([f[0] for f in found]), np.stack([f[1] for f in found]), ids, scores)
+    n_texts, n_labels = len(H[0]), len(searches[0].trie.label)
+    n_found = k if len(searches) == 1 else min(max(2 * k, _MIN_LABELS_PER_TRIE), n_labels)
+    found = [search.find(h, n_found, beam, threads) for search, h in zip(searches, H, strict=True)]
+    ids, scores = np.empty((n_texts, k), np.int32), np.empty((n_texts, k), np.float32)
+    average_trees(np.stack([f[0] for f in found]), np.stack([f[1] for f in found]), ids, scores)
     return TopK(ids, scores)
 
 
-def stacked(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
-    """Arrays of one shape as one, also if there are none."""
+def _stack(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
+    """``np.stack``, also of no parts."""
     return np.stack(parts) if parts else np.zeros((0, *shape), np.float32)
 
 
 @kernel
-def search_rows(
-    H: Floats, level: Ints, first_child: Ints, symbol: Ints, leaf_start: Ints, label: Ints, log_share: Floats,
-    prior: Floats, first: Floats, others: Floats, bias: Floats, between: Floats, shift: Floats, starts: Floats,
-    beam: int, ids: Ints, scores: Floats,
+def _search_rows(
+    H: Floats, level_start: Ints, first_child: Ints, symbol: Ints, leaf_start: Ints, label: Ints, log_share: Floats,
+    prior: Floats, first_weight: Floats, later_weight: Floats, bias: Floats,
+    hidden_weight: Floats, hidden_bias: Floats, prefix_sums: Floats, beam: int, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
-    """Fill ids and scores [n_rows, k] with the best labels and the logarithms of their probabilities."""
-    depth = len(level) - 2
-    below = np.empty(shift.shape[1], np.float32)
-    state = np.empty_like(below)
+    """Fill ids and scores [n_rows, k] with the best labels and their log-probabilities."""
+    depth = len(level_start) - 2
+    from_text = np.empty(hidden_bias.shape[1], np.float32)  # A_d h + its bias
+    state = np.empty_like(from_text)
     open_nodes, open_scores = np.empty(beam, np.int32), np.empty(beam, np.float32)
     next_nodes, next_scores = np.empty(beam, np.int32), np.empty(beam, np.float32)
     for row in range(len(H)):
         for at in range(ids.shape[1]):
-            ids[row, at], scores[row, at] = NO_LABEL, NEVER
+            ids[row, at], scores[row, at] = NO_LABEL, NO_SCORE
         n_found, n_open = 0, 1
         open_nodes[0], open_scores[0] = 0, np.float32(0)
         for d in range(depth):
             if d > 0:
-                apply(between[d - 1], H[row], shift[d - 1], below)
+                _apply_layer(hidden_weight[d - 1], H[row], hidden_bias[d - 1], from_text)
             n_next = 0
             for o in range(n_open):
                 node, above = open_nodes[o], open_scores[o]
                 if n_found == ids.shape[1] and above <= scores[row, n_found - 1]:
                     continue  # probabilities only fall along a path
-                only = d > 0 and first_child[node + 1] - first_child[node] == 1  # to an only child it goes on for certain
-                if d > 0 and not only:
-                    add_relu(below, starts[node], state)
+                is_only = d > 0 and first_child[node + 1] - first_child[node] == 1  # an only child has probability 1
+                if d > 0 and not is_only:
+                    _add_relu(from_text, prefix_sums[node], state)
                 for child in range(first_child[node], first_child[node + 1]):
                     score = above
-                    if not only:
+                    if not is_only:
                         c = symbol[child]
-                        z = inner(H[row], first[c]) if d == 0 else inner(state, others[d - 1, c])
-                        score = np.float32(above + log_sigmoid(z + bias[d, c] + prior[child]))
+                        z = (
+                            inner_product(H[row], first_weight[c])
+                            if d == 0
+                            else inner_product(state, later_weight[d - 1, c])
+                        )
+                        score = np.float32(above + _log_sigmoid(z + bias[d, c] + prior[child]))
                     if d < depth - 1:
-                        n_next = insert(child, score, next_nodes, next_scores, n_next)
+                        n_next = insert_topk(child, score, next_nodes, next_scores, n_next)
                         continue
-                    leaf = child - level[depth]
+                    leaf = child - level_start[depth]
                     for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                        n_found = insert(label[p], score + log_share[p], ids[row], scores[row], n_found)
+                        n_found = insert_topk(label[p], score + log_share[p], ids[row], scores[row], n_found)
             open_nodes, next_nodes = next_nodes, open_nodes
             open_scores, next_scores = next_scores, open_scores
             n_open = n_next
 
 
 @kernel
-def log_sigmoid(z: float) -> float:
-    """log σ(z), also where σ is 0 when rounded."""
-    return -np.log1p(np.exp(-z)) if z > 0 else z - np.log1p(np.exp(z))
+def _log_sigmoid(z: float) -> float:
+    """log σ(z), also where σ(z) rounds to 0."""
+    return float(-np.log1p(np.exp(-z)) if z > 0 else z - np.log1p(np.exp(z)))
 
 
 @fast_kernel
-def apply(W: Floats, x: Floats, shift: Floats, out: Floats) -> None:
-    """W x + shift."""
+def _apply_layer(W: Floats, x: Floats, bias: Floats, out: Floats) -> None:
+    """W x + bias."""
     for i in range(len(out)):
-        out[i] = inner(W[i], x) + shift[i]
+        out[i] = inner_product(W[i], x) + bias[i]
 
 
 @fast_kernel
-def add_relu(a: Floats, b: Floats, out: Floats) -> None:
+def _add_relu(a: Floats, b: Floats, out: Floats) -> None:
     """ReLU(a + b)."""
     for i in range(len(out)):
         out[i] = max(a[i] + b[i], np.float32(0))

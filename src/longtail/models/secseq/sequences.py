@@ -1,215 +1,242 @@
-"""From a trained SeCSeq to labels: beam search or samples, and three ways to count what they found (section 2).
+"""Decompression of SeCSeq (section 2): generate sequences of symbols, and turn them into label scores.
 
-The paper cuts a sequence into codes of D symbols, ignores what remains, and adds up the histograms of the leaves that the
-codes lead to. ``direct`` is our own: the probability of a label's code, added up over all beginnings of the beam.
+The paper cuts a sequence into codes of D symbols, ignores the remainder, and adds up the label histograms of the leaves that
+the codes lead to. ``direct`` is ours: the probability that a label's code is generated, added up over the whole beam.
 
-The M trees are searched in step: a row is what one of them writes for one text, and all of them are in one trie
-(``labelspace.codes.joined``).
+The M trees are decoded together: a row is one tree and one text, and all codings share one trie (``codes.join_codes``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Longs
-from longtail.models.secseq.decoder import NOTHING, Decoders, Reading, log_softmax
-from longtail.models.secseq.trie import NO_CODE, Trie, counted
+from longtail.models.secseq.decoder import DecoderForest, DecoderMemory, log_softmax
+from longtail.models.secseq.settings import SecSeqSettings
+from longtail.models.secseq.trie import NO_CODE, NO_SYMBOL, CodeTrie, sum_histograms
 
-SMALL = 1e-7  # a probability that is not worth counting
-Credits = tuple[Longs, Longs, NDArray[np.float64]]  # rows, leaves, and what each of them gets
+_MIN_PROBABILITY = 1e-7  # below, a code adds nothing to the score of its leaf
+
+
+class LeafScores(NamedTuple):
+    """Scores of leaves, as entries of a sparse matrix; entries of the same row and leaf are added up."""
+
+    rows: Longs
+    leaves: Longs
+    scores: NDArray[np.float64]
 
 
 @dataclass
-class Written:
-    """W sequences for each of n rows, as far as they have come."""
+class GeneratedSequences:
+    """W sequences for each of n rows."""
 
-    symbols: Longs  # [n, W, S] NOTHING behind the end
-    log_p: NDArray[np.float32]  # [n, W] of the whole sequence, with its end if it has come
+    symbols: Longs  # [n, W, S]; NO_SYMBOL after the end
+    log_p: NDArray[np.float32]  # [n, W] of the whole sequence, with its end symbol if it has ended
     ended: NDArray[np.bool_]  # [n, W]
 
     @property
     def lengths(self) -> Longs:
-        """[n, W] symbols, without the end."""
-        out: Longs = (self.symbols != NOTHING).sum(2)
+        """[n, W] number of symbols, without the end symbol."""
+        out: Longs = (self.symbols != NO_SYMBOL).sum(2)
         return out
 
-    def best(self, by_mean: bool) -> Written:
-        """Of each row, the most probable one, or by mean the one with the highest mean log-probability of a symbol.
+    def take_best(self, *, by_mean: bool) -> GeneratedSequences:
+        """Of each row, the most probable sequence.
 
-        The latter counts the end as a symbol and is mlc2seq's. Where a trie leaves no choice of most symbols, it would
-        reward nothing but length.
+        :param by_mean: Compare the mean log-probability per symbol, end symbol included, as mlc2seq does. In constrained
+            decoding most symbols are certain, so the mean would only reward length.
         """
         score = self.log_p / np.maximum(self.lengths + self.ended, 1) if by_mean else self.log_p
-        at = score.argmax(1)[:, None]
-        pick = np.take_along_axis
-        return Written(pick(self.symbols, at[:, :, None], 1), pick(self.log_p, at, 1), pick(self.ended, at, 1))
+        best = score.argmax(1)[:, None]
+        take = np.take_along_axis
+        return GeneratedSequences(
+            take(self.symbols, best[:, :, None], 1), take(self.log_p, best, 1), take(self.ended, best, 1)
+        )
 
 
-class Beginnings:
-    """W sequences for each of n rows while they are written, as flat arrays: those of the first row, of the second, …
+class PartialSequences:
+    """W sequences for each of n rows while they are generated, as flat arrays: those of the first row, of the second, …
 
-    Only those that have not ended take a step.
+    Only sequences that have not ended take a step.
     """
 
-    def __init__(self, decoder: Decoders, reading: Reading, width: int, most_labels: int, trie: Trie | None) -> None:
-        """With a trie, only codes that it has are written, and none is left half written."""
-        self.decoder, self.reading, self.trie = decoder, reading, trie
-        n = len(reading.start)
-        self.of = np.repeat(np.arange(n), width)  # [n W] the row of each
-        self.symbols = np.full((n * width, most_labels * decoder.depth), NOTHING)
+    def __init__(
+        self, decoder: DecoderForest, memory: DecoderMemory, width: int, max_labels: int, trie: CodeTrie | None
+    ) -> None:
+        """Start with empty sequences.
+
+        :param width: W.
+        :param trie: If given, only its codes are generated, and none is left incomplete.
+        """
+        self.decoder, self.memory, self.width, self.trie = decoder, memory, width, trie
+        n = len(memory.start)
+        self.rows = np.repeat(np.arange(n), width)  # [n W] the row of each
+        self.symbols = np.full((n * width, max_labels * decoder.depth), NO_SYMBOL)
         self.log_p, self.ended = np.zeros(n * width, np.float32), np.zeros(n * width, bool)
-        self.state = reading.start[self.of]  # [n W, d]
-        self.roots = 1 + self.of // reading.n_texts  # [n W] where its tree starts in the trie
-        self.nodes = self.roots.copy()  # [n W] where each stands
+        self.state = memory.start[self.rows]  # [n W, d]
+        self.roots = 1 + self.rows // memory.n_texts  # [n W] root of its tree in the trie
+        self.nodes = self.roots.copy()  # [n W] current node in the trie
 
     def step(self, t: int) -> tuple[Longs, Floats]:
-        """Those that have not ended [n], and log p of what comes next there [n, K + 1]; their states go on."""
-        going, place = np.flatnonzero(~self.ended), t % self.decoder.depth
-        last = self.symbols[going, t - 1] if t else np.full(len(going), NOTHING)
-        scores, self.state[going] = self.decoder.step(self.reading, self.of[going], self.state[going], last, place)
+        """The sequences that have not ended [n], and log p of their next symbol [n, K + 1]; updates their states."""
+        active, position = np.flatnonzero(~self.ended), t % self.decoder.depth
+        last = self.symbols[active, t - 1] if t else np.full(len(active), NO_SYMBOL)
+        logits, state = self.decoder.step(self.memory, self.rows[active], self.state[active], last, position)
+        self.state[active] = state
         if self.trie is not None:
-            open_ = np.empty(scores.shape, bool)
-            open_[:, :-1] = self.trie.allowed(self.nodes[going])[:, : self.decoder.end]
-            open_[:, -1] = place == 0  # a code is not left half written
-            scores[~open_] = -np.inf
-        return going, log_softmax(scores)
+            allowed = np.empty(logits.shape, bool)
+            allowed[:, :-1] = self.trie.mask_symbols(self.nodes[active])[:, : self.decoder.end]
+            allowed[:, -1] = position == 0  # a sequence ends only between codes
+            logits[~allowed] = -np.inf
+        return active, log_softmax(logits)
 
-    def take(self, parents: Longs) -> None:
-        """Go on from these."""
+    def select(self, parents: Longs) -> None:
+        """Continue with these sequences; one may be there several times."""
         self.symbols, self.ended, self.nodes = self.symbols[parents], self.ended[parents], self.nodes[parents]
         self.state = self.state[parents]
 
-    def write(self, t: int, new: Longs) -> None:
-        """The next symbol of each, or its end."""
-        self.ended |= (new == self.decoder.end) | np.isneginf(self.log_p)  # the latter: the trie has fewer than the beam
-        self.symbols[:, t] = np.where(self.ended, NOTHING, new)
+    def append(self, t: int, symbols: Longs) -> None:
+        """Append a symbol, or the end, to each sequence."""
+        self.ended |= (symbols == self.decoder.end) | np.isneginf(self.log_p)  # the latter: fewer sequences than the beam
+        self.symbols[:, t] = np.where(self.ended, NO_SYMBOL, symbols)
         if self.trie is not None:
-            self.nodes = np.where(self.ended, self.roots, self.trie.child(self.nodes, self.symbols[:, t]))
+            self.nodes = np.where(self.ended, self.roots, self.trie.find_children(self.nodes, self.symbols[:, t]))
 
-    def written(self, width: int) -> Written:
-        """What has been written."""
-        n = len(self.reading.start)
-        return Written(self.symbols.reshape(n, width, -1), self.log_p.reshape(n, width), self.ended.reshape(n, width))
+    def start_code(self) -> None:
+        """Go back to the root of the trie, where the next code starts."""
+        self.nodes = self.roots
+
+    def finish(self) -> GeneratedSequences:
+        """The sequences, row by row."""
+        shape = len(self.memory.start), self.width
+        return GeneratedSequences(self.symbols.reshape(*shape, -1), self.log_p.reshape(shape), self.ended.reshape(shape))
 
 
 def beam_search(
-    decoder: Decoders, reading: Reading, *, width: int, most_labels: int, trie: Trie | None = None
-) -> tuple[Written, Credits]:
-    """The ``width`` most probable sequences of each row, of at most so many labels; with a trie, only such as it has.
+    decoder: DecoderForest, memory: DecoderMemory, *, width: int, max_labels: int, trie: CodeTrie | None = None
+) -> tuple[GeneratedSequences, LeafScores]:
+    """Find the ``width`` most probable sequences of each row; with a trie, only of its codes.
 
-    With a trie also leaves of rows, and the probability that the code of the leaf is written next at some place, and was not
-    before. Added up, it is the probability that the code is among those that are written: counted over the beginnings that
-    are in the beam, so it is a lower bound, and exact if the beam holds them all.
+    With a trie, also returns the probability that the code of a leaf comes next in a sequence and was not generated before.
+    The sum is the probability that the code is generated at all. It counts the sequences in the beam only, so it is a lower
+    bound, and exact if the beam holds them all.
     """
-    b, n, n_next = Beginnings(decoder, reading, width, most_labels, trie), len(reading.start), decoder.end + 1
+    partial, n, n_next = PartialSequences(decoder, memory, width, max_labels, trie), len(memory.start), decoder.end + 1
     first = np.arange(n)[:, None] * width
-    b.ended[:], b.log_p[:] = True, -np.inf
-    b.ended[first], b.log_p[first] = False, 0  # of each row, one is there at the start
-    leaves = np.full((n * width, most_labels), NO_CODE, np.int64)  # that each sequence has come to
-    credits = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
-    for t in range(most_labels * decoder.depth):
-        if b.ended.all():
+    partial.ended[:], partial.log_p[:] = True, -np.inf
+    partial.ended[first], partial.log_p[first] = False, 0  # one empty sequence per row; the rest of the beam is vacant
+    leaves = np.full((n * width, max_labels), NO_CODE, np.int64)  # that each sequence has reached
+    found = [LeafScores(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
+    for t in range(max_labels * decoder.depth):
+        if partial.ended.all():
             break
-        code, place = divmod(t, decoder.depth)
-        going, log_p = b.step(t)
+        code, position = divmod(t, decoder.depth)
+        completes_code = position == decoder.depth - 1
+        active, log_p = partial.step(t)
         total = np.full((n * width, n_next), -np.inf, np.float32)
-        total[going] = log_p + b.log_p[going, None]
-        if trie is not None and place == decoder.depth - 1:
-            credits.append(credited(total[:, :-1], b.nodes, leaves[:, :code], b.of, trie))
-        total[b.ended, -1] = b.log_p[b.ended]  # what has ended stays as it is
-        flat = total.reshape(n, -1)
-        top = np.argpartition(-flat, min(width, flat.shape[1]) - 1, axis=1)[:, :width]
-        at = np.arange(n)[:, None]
-        top = top[at, np.lexsort((top, -flat[at, top]))]  # [n, W]
+        total[active] = log_p + partial.log_p[active, None]
+        if trie is not None and completes_code:
+            found.append(_score_next_codes(total[:, :-1], partial.nodes, leaves[:, :code], partial.rows, trie))
+        total[partial.ended, -1] = partial.log_p[partial.ended]  # sequences that have ended stay as they are
+        total = total.reshape(n, -1)
+        top = _select_best(total, width)  # [n, W]
         parents = (first + top // n_next).ravel()
-        b.take(parents)
-        b.log_p = flat[at, top].ravel()
-        b.write(t, (top % n_next).ravel())
+        partial.select(parents)
+        partial.log_p = np.take_along_axis(total, top, 1).ravel()
+        partial.append(t, (top % n_next).ravel())
         if trie is not None:
             leaves = leaves[parents]
-            if place == decoder.depth - 1:
-                leaves[:, code] = np.where(b.ended, NO_CODE, b.nodes - trie.level[trie.depth])
-                b.nodes = b.roots  # where the next code starts
-    rows, leaf, p = (np.concatenate(parts) for parts in zip(*credits, strict=True))
-    return b.written(width), (rows, leaf, p)
+            if completes_code:
+                leaves[:, code] = np.where(partial.ended, NO_CODE, partial.nodes - trie.level_start[trie.depth])
+                partial.start_code()
+    return partial.finish(), LeafScores(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def credited(total: Floats, nodes: NDArray[Any], leaves: NDArray[Any], of: Longs, trie: Trie) -> Credits:
-    """Rows, leaves and the probability that the next code is that leaf, and was not written before.
+def _select_best(scores: Floats, n: int) -> Longs:
+    """The columns of the n largest scores of each row, in descending order; ties go to the smaller column."""
+    top = np.argpartition(-scores, min(n, scores.shape[1]) - 1, axis=1)[:, :n]
+    rows = np.arange(len(scores))[:, None]
+    out: Longs = top[rows, np.lexsort((top, -scores[rows, top]))]
+    return out
 
-    total: [n, K] log-probabilities of n sequences up to the last symbol of that code. nodes: [n] where they stand before
-    it. leaves: [n, codes] that each has written. of: [n] the row of each.
+
+def _score_next_codes(total: Floats, nodes: NDArray[Any], leaves: NDArray[Any], rows: Longs, trie: CodeTrie) -> LeafScores:
+    """The probabilities that the next code of a sequence is that of a leaf, and was not generated before.
+
+    :param total: Log-probabilities of n sequences up to each last symbol of that code [n, K].
+    :param nodes: The node of each sequence before that symbol [n].
+    :param leaves: The leaves that each sequence has reached before [n, codes].
+    :param rows: The row of each sequence [n].
     """
-    at, symbols = np.nonzero(total > np.log(SMALL))
-    leaf = trie.child(nodes[at], symbols) - trie.level[trie.depth]
+    at, symbols = np.nonzero(total > np.log(_MIN_PROBABILITY))
+    leaf = trie.find_children(nodes[at], symbols) - trie.level_start[trie.depth]
     new = (leaves[at] != leaf[:, None]).all(1) & (leaf >= 0)
-    return of[at[new]], leaf[new], np.exp(total[at, symbols].astype(np.float64))[new]
+    return LeafScores(rows[at[new]], leaf[new], np.exp(total[at, symbols].astype(np.float64))[new])
 
 
-def sampled(
-    decoder: Decoders, reading: Reading, *, samples: int, most_labels: int, seed: int, trie: Trie | None = None
-) -> Written:
-    """Sequences drawn by their probability (Monte Carlo), so many for each row."""
-    b, rng = Beginnings(decoder, reading, samples, most_labels, trie), np.random.default_rng(seed)
-    for t in range(most_labels * decoder.depth):
-        if b.ended.all():
+def sample_sequences(
+    decoder: DecoderForest, memory: DecoderMemory, *, samples: int, max_labels: int, seed: int, trie: CodeTrie | None = None
+) -> GeneratedSequences:
+    """Draw ``samples`` sequences for each row by their probability (Monte Carlo); with a trie, only of its codes."""
+    partial, rng = PartialSequences(decoder, memory, samples, max_labels, trie), np.random.default_rng(seed)
+    for t in range(max_labels * decoder.depth):
+        if partial.ended.all():
             break
-        going, log_p = b.step(t)
-        chance = np.cumsum(np.exp(log_p.astype(np.float64)), axis=1)
-        drawn = (chance < rng.random((len(b.of), 1))[going] * chance[:, -1:]).sum(1)  # [n]
-        b.log_p[going] += log_p[np.arange(len(going)), drawn]
-        new = np.full(len(b.of), decoder.end)
-        new[going] = drawn
-        b.write(t, new)
+        active, log_p = partial.step(t)
+        cumulative = np.cumsum(np.exp(log_p.astype(np.float64)), axis=1)
+        drawn = (cumulative < rng.random((len(partial.rows), 1))[active] * cumulative[:, -1:]).sum(1)  # [n]
+        partial.log_p[active] += log_p[np.arange(len(active)), drawn]
+        symbols = np.full(len(partial.rows), decoder.end)
+        symbols[active] = drawn
+        partial.append(t, symbols)
         if (t + 1) % decoder.depth == 0:
-            b.nodes = b.roots  # where the next code starts
-    return b.written(samples)
+            partial.start_code()
+    return partial.finish()
 
 
-def segments(symbols: Longs, depth: int) -> tuple[Longs, Longs]:
-    """Sequences [n, S] cut into codes of D symbols: which sequence each is of [m], and the codes [m, D].
+def split_codes(symbols: Longs, depth: int) -> tuple[Longs, Longs]:
+    """Cut sequences [n, S] into codes of D symbols: the sequence of each code [m], and the codes [m, D].
 
-    What remains at the end of a sequence is ignored, as the paper says (section 2, decompression, 1).
+    The remainder of a sequence is ignored, as in the paper (section 2, decompression, 1).
 
-    >>> of, codes = segments(np.array([[3, 1, 4, 1, 5, -1], [9, -1, -1, -1, -1, -1]]), 2)
-    >>> of.tolist(), codes.tolist()
+    >>> rows, codes = split_codes(np.array([[3, 1, 4, 1, 5, -1], [9, -1, -1, -1, -1, -1]]), 2)
+    >>> rows.tolist(), codes.tolist()
     ([0, 0], [[3, 1], [4, 1]])
     """
-    whole = symbols[:, : symbols.shape[1] // depth * depth].reshape(len(symbols), -1, depth)
-    of, at = np.nonzero((whole != NOTHING).all(2))
-    return of, whole[of, at]
+    codes = symbols[:, : symbols.shape[1] // depth * depth].reshape(len(symbols), -1, depth)
+    rows, at = np.nonzero((codes != NO_SYMBOL).all(2))
+    return rows, codes[rows, at]
 
 
-def credits_of(written: Written, weights: NDArray[Any], n_texts: int, trie: Trie) -> Credits:
-    """What leaves get by all codes that are written, weighted by [n, W]; those that no label has lead to no leaf."""
-    n, W, _ = written.symbols.shape
-    of, codes = segments(written.symbols.reshape(n * W, -1), trie.depth - 1)
-    rows = of // W
-    return rows, trie.leaf(np.column_stack([rows // n_texts, codes])).astype(np.int64), weights.ravel()[of]
+def score_leaves(sequences: GeneratedSequences, weights: NDArray[Any], n_texts: int, trie: CodeTrie) -> LeafScores:
+    """Each generated code adds the weight of its sequence [n, W] to its leaf; codes that no label has have no leaf."""
+    n, W, _ = sequences.symbols.shape
+    sequence, codes = split_codes(sequences.symbols.reshape(n * W, -1), trie.depth - 1)
+    rows = sequence // W
+    leaves = trie.find_leaves(np.column_stack([rows // n_texts, codes])).astype(np.int64)
+    return LeafScores(rows, leaves, weights.ravel()[sequence])
 
 
-def label_scores(decoder: Decoders, reading: Reading, trie: Trie, n_labels: int, s: Any) -> sp.csr_array:
-    """[B, n_labels] what the labels of texts get, in the mean of the trees, by the settings ``s`` of the method.
-
-    best: the counts of the best sequence of a beam (the paper). beams: of all its sequences, each by its share of their
-    probability. samples: the mean counts of drawn sequences. direct: the probability that a label's code is written.
-    """
-    constrained, B = trie if s.constrained or s.decoding == "direct" else None, reading.n_texts
-    limits: dict[str, Any] = {"most_labels": s.most_labels, "trie": constrained}
+def score_labels(
+    decoder: DecoderForest, memory: DecoderMemory, trie: CodeTrie, n_labels: int, settings: SecSeqSettings
+) -> sp.csr_array:
+    """[B, n_labels] the label scores of B texts, averaged over the trees, by ``settings.decoding``."""
+    s, n_texts = settings, memory.n_texts
+    allowed = trie if s.constrained or s.decoding == "direct" else None
     if s.decoding == "samples":
-        written = sampled(decoder, reading, samples=s.samples, seed=s.seed, **limits)
-        found = credits_of(written, np.full(written.log_p.shape, 1 / s.samples), B, trie)
+        sequences = sample_sequences(decoder, memory, samples=s.samples, max_labels=s.max_labels, seed=s.seed, trie=allowed)
+        found = score_leaves(sequences, np.full(sequences.log_p.shape, 1 / s.samples), n_texts, trie)
     else:
-        written, found = beam_search(decoder, reading, width=s.beam, **limits)
+        sequences, found = beam_search(decoder, memory, width=s.beam, max_labels=s.max_labels, trie=allowed)
         if s.decoding == "best":
-            written = written.best(by_mean=constrained is None)
+            sequences = sequences.take_best(by_mean=allowed is None)
         if s.decoding != "direct":
-            share = np.exp(written.log_p - written.log_p.max(1, keepdims=True))
-            found = credits_of(written, share / share.sum(1, keepdims=True), B, trie)
-    rows, leaves, credit = found
-    return counted(rows % B, leaves, credit / len(reading.ends), trie, (B, n_labels))
+            p = np.exp(sequences.log_p - sequences.log_p.max(1, keepdims=True))
+            found = score_leaves(sequences, p / p.sum(1, keepdims=True), n_texts, trie)
+    n_trees = len(memory.row_ends)
+    return sum_histograms(found.rows % n_texts, found.leaves, found.scores / n_trees, trie, (n_texts, n_labels))

@@ -1,12 +1,14 @@
-"""SeCSeq without sequences, our own: the probability that some label of a text has a code that begins so.
+"""The set network, ours: SeCSeq without sequences.
 
-The paper writes the codes of all labels one behind the other and asks p(c_t | c_<t, x) (eq. 3): what comes first matters,
-and a label's score is how often its code was written. Here a code stands for itself. For the start u of a code and a next
-symbol c, P(u c | u, x) is the probability that a text some of whose labels' codes begin with u has one that begins with u c;
-the product along a code is the probability of its leaf, and so of its label. Symbols of one place are no rivals: a text with
-several labels has several right ones. Learned are, as in the paper, vectors of K symbols for each of D places and layers
-between, whatever the number of labels. What is known of single codes is only what was counted, as in the leaf histograms:
-how often u c goes on from u in training is where the scores start from. Where only one symbol can follow, it does.
+The paper generates the codes of all labels one after the other, p(c_t | c_<t, x) (eq. 3). So their order matters, and the
+score of a label is how often its code was generated. Here each code is predicted on its own. For a prefix u of a code and a
+next symbol c, P(u c | u, x) is the probability that a text with a label whose code starts with u has one whose code starts
+with u c. The product along a code is the probability of its leaf, and so of its label. The symbols of one position do not
+compete (a sigmoid, not a softmax), since a text with several labels has several correct ones.
+
+As in the paper, the learned parameters are vectors of K symbols for each of D positions and the layers between them,
+whatever the number of labels. Of single codes only counts are stored, as in the leaf histograms: the log-odds in the
+training data of going from u to u c, to which the network adds. An only child has probability 1.
 """
 
 from __future__ import annotations
@@ -22,110 +24,117 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from longtail.kernels import Floats, Longs
-from longtail.models.secseq.network import Texts, Words, text_vectors
-from longtail.models.secseq.trie import Trie, spans
-from longtail.nn.encoders import Encoder
+from longtail.models.secseq.network import WordsEncoder
+from longtail.models.secseq.settings import Texts
+from longtail.models.secseq.trie import CodeTrie, expand_ranges
+from longtail.nn.encoders import TextEncoder
 
-START = 0.3  # size of the first E: a start must make itself heard beside the text
-SMALL = 0.1  # of the first W: scores start near what was counted
+_PREFIX_STD = 0.3  # of initial prefix embeddings: large enough to matter next to the text
+_OUTPUT_STD = 0.1  # of initial output weights, times the root of the number of inputs: scores start near the counts
 
 
 class SetNetwork(torch.nn.Module):
-    """For a start u of d symbols: s = ReLU(A_d h(x) + Σ_j E_dj[u_j]), and scores W_d s + b_d of the K next symbols.
+    """For a prefix u of d symbols, s = ReLU(A_d h(x) + Σ_j E_dj[u_j]), and W_d s + b_d are the logits of the next symbol.
 
-    At the start of a code, s = h(x): the encoder's vector, behind a layer of its own unless it is Words, which has one.
+    For the empty prefix, s = h(x): the output of WordsEncoder, or of a layer with ReLU after another encoder.
     """
 
-    def __init__(self, encoder: Words | Encoder, n_symbols: int, depth: int, s: Any) -> None:
-        """s: the settings of the method."""
+    def __init__(
+        self, encoder: WordsEncoder | TextEncoder, n_symbols: int, depth: int, *, hidden: int, dropout: float = 0.0
+    ) -> None:
+        """Initialise all layers at random.
+
+        :param n_symbols: K.
+        :param depth: D.
+        :param hidden: Units of s, and of h unless the encoder is WordsEncoder.
+        :param dropout: Dropout rate of h.
+        """
         super().__init__()
-        self.encoder, self.depth, d = encoder, depth, s.hidden
-        layered = isinstance(encoder, Words)
-        self.layer = None if layered else torch.nn.Linear(encoder.width, d)
-        first = encoder.width if layered else d
-        self.dropout = torch.nn.Dropout(s.dropout)
-        self.between = torch.nn.ModuleList(torch.nn.Linear(first, d) for _ in range(depth - 1))  # A_d
-        self.starts = torch.nn.ParameterList(torch.randn(j, n_symbols, d) * START for j in range(1, depth))  # E_d
-        outputs = [torch.nn.Linear(d if j else first, n_symbols) for j in range(depth)]  # W_d
+        self.encoder, self.depth = encoder, depth
+        has_layer = isinstance(encoder, WordsEncoder)
+        self.text_layer = None if has_layer else torch.nn.Linear(encoder.width, hidden)
+        width = encoder.width if has_layer else hidden  # of h
+        self.dropout = torch.nn.Dropout(dropout)
+        self.hidden_layers = torch.nn.ModuleList(torch.nn.Linear(width, hidden) for _ in range(depth - 1))  # A_d
+        self.prefix_embeddings = torch.nn.ParameterList(
+            torch.randn(j, n_symbols, hidden) * _PREFIX_STD for j in range(1, depth)
+        )  # E_d
+        outputs = [torch.nn.Linear(hidden if j else width, n_symbols) for j in range(depth)]  # W_d, b_d
         for layer in outputs:
-            torch.nn.init.normal_(layer.weight, std=SMALL * layer.in_features**-0.5)
+            torch.nn.init.normal_(layer.weight, std=_OUTPUT_STD * layer.in_features**-0.5)
             torch.nn.init.zeros_(layer.bias)
-        self.symbols = torch.nn.ModuleList(outputs)
+        self.output_layers = torch.nn.ModuleList(outputs)
 
     def embed(self, texts: Texts) -> Tensor:
-        """h(x) [B, first]."""
-        V = text_vectors(self.encoder, texts)
-        out: Tensor = self.dropout(V if self.layer is None else self.layer(V).relu())
+        """h(x) [B, width]."""
+        encoder = self.encoder
+        V = encoder(texts) if isinstance(encoder, WordsEncoder) else encoder(*encoder.pad_batch(texts))
+        out: Tensor = self.dropout(V if self.text_layer is None else self.text_layer(V).relu())
         return out
 
-    def scores(self, H: Tensor, of: Longs, starts: Longs) -> Tensor:
-        """Of the K next symbols [n, K], for n starts of the same length [n, d]; of: [n] the text of each."""
-        d = starts.shape[1]
+    def score_symbols(self, H: Tensor, rows: Longs, prefixes: Longs) -> Tensor:
+        """[n, K] logits of the next symbol.
+
+        :param H: h(x) [B, width].
+        :param rows: The text of each prefix [n].
+        :param prefixes: n prefixes of the same length [n, d]. For d = 0, they must be those of all texts in order.
+        """
+        d = prefixes.shape[1]
         if d == 0:
-            out: Tensor = self.symbols[0](H)
+            out: Tensor = self.output_layers[0](H)
             return out
-        s = self.between[d - 1](H)[torch.from_numpy(of)]
+        s = self.hidden_layers[d - 1](H)[torch.from_numpy(rows)]
         for j in range(d):
-            s = s + self.starts[d - 1][j][torch.from_numpy(starts[:, j])]
-        out = self.symbols[d](s.relu())
+            s = s + self.prefix_embeddings[d - 1][j][torch.from_numpy(prefixes[:, j])]
+        out = self.output_layers[d](s.relu())
         return out
 
 
 @dataclass(frozen=True)
-class Branches:
-    """What training asks of a trie: where each text goes on, and where it could."""
+class BranchTargets:
+    """The training targets: which children of each node of the trie the codes of a text's labels go through."""
 
-    trie: Trie
-    passed: list[sp.csr_array]  # of each depth from 1 [n_samples, nodes]: which nodes each text's labels pass
-    prior: Floats  # [n_nodes] log-odds that a text goes on from a node's parent to the node, as counted
-    starts: list[Longs]  # of each depth [nodes, depth]: the symbols on the way
+    trie: CodeTrie
+    paths: list[sp.csr_array]  # for each depth from 1 [n_samples, nodes]: the nodes that each text's labels go through
+    prior: Floats  # [n_nodes] log-odds in the training data that a text goes from a node's parent to the node
+    prefixes: list[Longs]  # for each depth [nodes, depth]: the symbols of each node
 
     @classmethod
-    def of(cls, trie: Trie, Y: sp.csr_array) -> Branches:
-        """Those of training samples."""
-        passed = trie.paths(Y)
-        counts = np.concatenate([[Y.shape[0]], *(np.bincount(p.indices, minlength=p.shape[1]) for p in passed)])
-        return cls(trie, passed, log_odds(trie, counts), [trie.starts(d) for d in range(trie.depth)])
+    def build(cls, trie: CodeTrie, Y: sp.csr_array) -> BranchTargets:
+        """Count the paths of training samples."""
+        paths = trie.count_paths(Y)
+        counts = np.concatenate([[Y.shape[0]], *(np.bincount(p.indices, minlength=p.shape[1]) for p in paths)])
+        return cls(trie, paths, _log_odds(trie, counts), [trie.list_prefixes(d) for d in range(trie.depth)])
 
-    def loss(self, net: SetNetwork, texts: Texts, rows: NDArray[Any]) -> Tensor:
-        """Binary cross-entropy of every way to go on from every node that a text passes, for each text."""
+    def loss(self, net: SetNetwork, texts: Texts, samples: NDArray[Any]) -> Tensor:
+        """Binary cross-entropy over all children of all nodes that a text goes through, averaged over the texts.
+
+        :param samples: The number of each text in the training data.
+        """
         trie, H = self.trie, net.embed(texts)
-        of, nodes = np.arange(len(rows)), np.zeros(len(rows), np.int64)  # all begin at the root
+        rows, nodes = np.arange(len(samples)), np.zeros(len(samples), np.int64)  # all texts start at the root
         total = torch.zeros((), device=H.device)
         for depth in range(trie.depth):
             n = trie.first_child[nodes + 1] - trie.first_child[nodes]
-            asked = (n > 1) | (nodes == 0)  # to an only child it goes on for certain
-            of, nodes, n = of[asked], nodes[asked], n[asked]
-            children, at = spans(trie.first_child[nodes], n), np.repeat(np.arange(len(nodes)), n)
-            on = self.passed[depth][rows]
-            next_of = np.repeat(np.arange(len(rows)), np.diff(on.indptr))
-            next_nodes = on.indices.astype(np.int64) + trie.level[depth + 1]
-            target = np.isin(of[at] * len(trie.symbol) + children, next_of * len(trie.symbol) + next_nodes)
+            uncertain = (n > 1) | (nodes == 0)  # an only child has probability 1
+            rows, nodes, n = rows[uncertain], nodes[uncertain], n[uncertain]
+            children, at = expand_ranges(trie.first_child[nodes], n), np.repeat(np.arange(len(nodes)), n)
+            path = self.paths[depth][samples]
+            next_rows = np.repeat(np.arange(len(samples)), np.diff(path.indptr))
+            next_nodes = path.indices.astype(np.int64) + trie.level_start[depth + 1]
+            is_true = np.isin(rows[at] * len(trie.symbol) + children, next_rows * len(trie.symbol) + next_nodes)
             if len(nodes):
-                scores = net.scores(H, of, self.starts[depth][nodes - trie.level[depth]])  # [n, K]
-                z = scores[torch.from_numpy(at), torch.from_numpy(trie.symbol[children]).long()]
+                logits = net.score_symbols(H, rows, self.prefixes[depth][nodes - trie.level_start[depth]])  # [n, K]
+                z = logits[torch.from_numpy(at), torch.from_numpy(trie.symbol[children]).long()]
                 z = z + torch.from_numpy(self.prior[children]).to(z.device)
-                goal = torch.from_numpy(target.astype(np.float32)).to(z.device)
-                total = total + binary_cross_entropy_with_logits(z, goal, reduction="sum")
-            of, nodes = next_of, next_nodes
-        return total / len(rows)
+                target = torch.from_numpy(is_true.astype(np.float32)).to(z.device)
+                total = total + binary_cross_entropy_with_logits(z, target, reduction="sum")
+            rows, nodes = next_rows, next_nodes
+        return total / len(samples)
 
 
-def log_odds(trie: Trie, counts: NDArray[Any]) -> Floats:
-    """[n_nodes] of going on to each node from the one above, by how many samples passed both."""
+def _log_odds(trie: CodeTrie, counts: NDArray[Any]) -> Floats:
+    """[n_nodes] log-odds of going from the parent to each node, by the number of samples through both."""
     above = counts[np.maximum(trie.parent, 0)]
     out: Floats = np.log((counts + 0.5) / (above - counts + 0.5)).astype(np.float32)
     return out
-
-
-def arrays(net: SetNetwork) -> dict[str, NDArray[Any]]:
-    """All that prediction needs beside the encoder."""
-    out: dict[str, Tensor] = {}
-    if net.layer is not None:
-        out |= {"layer.weight": net.layer.weight, "layer.bias": net.layer.bias}
-    for j, layer in enumerate(net.symbols):
-        out |= {f"symbols.{j}.weight": layer.weight, f"symbols.{j}.bias": layer.bias}  # type: ignore[dict-item]
-    for j, between in enumerate(net.between):
-        out |= {f"between.{j}.weight": between.weight, f"between.{j}.bias": between.bias}  # type: ignore[dict-item]
-        out[f"starts.{j}"] = net.starts[j]
-    return {name: value.detach().cpu().numpy().copy() for name, value in out.items()}

@@ -1,9 +1,9 @@
-"""Training of SeCSeq: one network for each tree of codes, independent of the others."""
+"""Training of SeCSeq: one network per tree of codes, independent of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,143 +12,179 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longtail.features.batches import length_batches
-from longtail.features.token_rows import TokenRows, ends
+from longtail.features.batches import make_length_batches
+from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats, Longs
-from longtail.models.secseq import set_network as secseq_set
-from longtail.models.secseq.codes import Codes, ordered_labels
-from longtail.models.secseq.network import Seq2Seq, Texts, Words, longest_first
-from longtail.models.secseq.set_network import Branches, SetNetwork
-from longtail.nn import encoders
-from longtail.nn.encoders import Bag, Encoder
-from longtail.nn.loop import Run, device_of, plan_of, torch_threads, train
-from longtail.nn.optim import Joint, LazyAdam, RowOptimizer, RowSgd, tables_and_dense
+from longtail.models.secseq.codes import Codebook
+from longtail.models.secseq.network import Seq2Seq, WordsEncoder
+from longtail.models.secseq.search import TrieSearch, search_tries
+from longtail.models.secseq.set_network import BranchTargets, SetNetwork
+from longtail.models.secseq.settings import WORDS, SecSeqPlan, SecSeqSettings, Texts
+from longtail.models.secseq.targets import make_sequences
+from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
+from longtail.nn.encoders import BagEncoder, TextEncoder
+from longtail.nn.loop import Metric, plan_loop, train
+from longtail.nn.optim import JointOptimizer, LazyAdam, RowOptimizer, RowSgd, split_parameters
 from longtail.nn.validation import mean_precision
 from longtail.progress import SILENT, Progress
+from longtail.state import State
 from longtail.topk import TopK
 
-Arrays = dict[str, NDArray[Any]]
-Search = Callable[[Codes, Arrays, Floats], TopK]  # codes, a network's arrays and its vectors of texts -> five best labels
-HELD = 256  # held-out texts that are looked at together
-WORDS = "words"  # the encoder that is none of ``nn.encoders``
+SecSeqNetwork = SetNetwork | Seq2Seq
+HeldOut = tuple[Texts, sp.csr_array]  # held-out texts and their labels
+
+_HELD_OUT_PER_BATCH = 256
+_VALIDATION_BEAM = 10
 
 
-def lengths_of(texts: Texts) -> Longs:
-    """Tokens of each text; all the same where order does not matter."""
-    return texts.lengths if isinstance(texts, TokenRows) else np.ones(texts.shape[0], np.int64)
+@dataclass(frozen=True)
+class _Objective:
+    loss: Callable[[Longs], Tensor]  # of a batch of training samples
+    metric: Metric | None  # on held-out samples, if there are any
+    arrays: State  # what prediction needs in addition to the network
 
 
-def make_encoder(s: Any, n_inputs: int) -> Words | Encoder:
-    """The encoder that settings ask for, over so many words or tokens."""
-    if s.encoder == WORDS:
-        return Words(n_inputs, s.width, s.keep)
-    return encoders.make(s.encoder, n_inputs, width=s.width, layers=s.layers, token_width=s.token_width)
-
-
-def optimizer(net: Any, s: Any) -> Joint:
-    """Words by plain gradient descent, tables of tokens by an Adam that updates rows in use, all else by AdamW."""
-    tables, dense = tables_and_dense(net)
-    of_encoder = set(net.encoder.parameters()) if s.encoder != WORDS else set()
-    groups = [
-        {"params": [p for p in dense if p not in of_encoder], "lr": s.head_rate},
-        {"params": [p for p in dense if p in of_encoder], "lr": s.rate},
-    ]
-    rows: list[RowOptimizer] = [(RowSgd if s.encoder == WORDS else LazyAdam)(tables, lr=s.rate)] if tables else []
-    return Joint(*rows, torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.0))
-
-
-def sequences(Y: sp.csr_array, codes: Codes, s: Any) -> TokenRows:
-    """The codes of each sample's labels, one behind the other, in the order that settings ask for (eq. 3).
-
-    Labels without a code, which held-out samples may have, are left out.
-    """
-    Y = Y @ sp.diags_array((codes.symbols[:, 0] >= 0).astype(np.float32), format="csr")
-    Y.eliminate_zeros()
-    ordered = ordered_labels(Y, codes, s.order, s.seed)
-    at = np.arange(Y.nnz) - np.repeat(Y.indptr[:-1], np.diff(Y.indptr))
-    kept = at < s.most_labels
-    lengths = np.minimum(np.diff(Y.indptr), s.most_labels) * codes.depth
-    return TokenRows(codes.symbols[ordered.indices[kept]].ravel(), ends(lengths))
-
-
-def fit(
+def fit_tree(
     texts: Texts,
     Y: sp.csr_array,
-    codes: Codes,
+    codes: Codebook,
     n_inputs: int,
-    s: Any,
-    valid: tuple[Texts, sp.csr_array] | None,
-    search: Search,
+    settings: SecSeqSettings,
+    plan: SecSeqPlan,
+    valid: HeldOut | None,
     progress: Progress = SILENT,
-) -> tuple[Arrays, list[dict[str, float]]]:
-    """Train the network of one tree with settings ``s``; return the arrays for prediction and the history of the run.
+) -> tuple[State, list[dict[str, float]]]:
+    """Train the network of one tree. Returns its arrays for prediction, and one row of figures per epoch.
 
-    search: how the best labels are found where the target is a set; it belongs to a later layer than this one.
+    :param n_inputs: Number of words or tokens that the encoder knows.
     """
-    torch.manual_seed(s.seed)
-    device = device_of(s.device)
-    kind = SetNetwork if s.target == "set" else Seq2Seq
-    net: Any = kind(make_encoder(s, n_inputs), codes.n_symbols, codes.depth, s).to(device)
-    tell = np.flatnonzero(np.diff(Y.indptr))  # samples with labels
-    lengths = lengths_of(texts)[tell]
+    torch.manual_seed(settings.seed)
+    encoder = make_text_encoder(settings, n_inputs)
+    net = make_network(settings, encoder, codes.n_symbols, codes.depth).to(find_device(settings.device))
+    labelled = np.flatnonzero(np.diff(Y.indptr))  # samples with labels
+    lengths = _count_tokens(texts)[labelled]
 
     def batches(rng: np.random.Generator) -> list[Longs]:
-        return [tell[some] for some in length_batches(lengths, rng, batch=s.batch)]
+        return [labelled[rows] for rows in make_length_batches(lengths, rng, batch=plan.batch)]
 
-    steps = len(batches(np.random.default_rng(0)))
-    data = (a for x, y in [(texts, Y), *([valid] if valid else [])] for a in (*arrays_of(x), y.indptr, y.indices))
-    plan = plan_of(s, steps, (*data, codes.symbols))
-    of_set = s.target == "set"
-    work = set_work(net, texts, Y, codes, valid, search) if of_set else sequence_work(net, texts, Y, codes, s, valid)
-    small = isinstance(net.encoder, Words | Bag)  # torch gives the same bits on one thread only
-    with torch_threads(1 if small else s.threads):
-        metric = work.metric if valid else None
-        run: Run = train(net, batches, work.loss, optimizer(net, s), plan, metric=metric, progress=progress)
-    return {**network_arrays(net), **work.arrays}, run.history
-
-
-def arrays_of(texts: Texts) -> tuple[NDArray[Any], ...]:
-    """For a checkpoint to know the data by."""
-    return (texts.ids, texts.indptr) if isinstance(texts, TokenRows) else (texts.indptr, texts.indices, texts.data)
+    n_steps = len(batches(np.random.default_rng(0)))
+    parts = [(texts, Y), *([valid] if valid else [])]
+    data = [array for part in parts for matrix in part for array in _list_arrays(matrix)]
+    loop = plan_loop(settings, plan, n_steps, [*data, codes.symbols])
+    objective = _make_objective(net, texts, Y, codes, settings, valid)
+    is_small = isinstance(encoder, WordsEncoder | BagEncoder)  # fast on one thread, on which torch gives the same bits
+    with torch_threads(1 if is_small else settings.threads):
+        optimizer = _make_optimizer(net, settings, plan)
+        run = train(net, batches, objective.loss, optimizer, loop, metric=objective.metric, progress=progress)
+    return {**export_network(net), **objective.arrays}, run.history
 
 
-def sequence_work(net: Seq2Seq, texts: Texts, Y: sp.csr_array, codes: Codes, s: Any, valid: Any) -> SimpleNamespace:
-    """The loss of a batch, and the mean log-probability of the right sequences of held-out texts."""
+def make_text_encoder(settings: SecSeqSettings, n_inputs: int) -> WordsEncoder | TextEncoder:
+    """Build the encoder, for this number of words or tokens."""
+    s = settings
+    if s.encoder == WORDS:
+        return WordsEncoder(n_inputs, s.width, s.keep_prob)
+    return make_encoder(s.encoder, n_inputs, width=s.width, layers=s.layers, token_width=s.token_width)
 
-    def loss_of(texts: Texts, targets: TokenRows) -> Tensor:
-        order = longest_first(targets)
-        return net.loss(texts[order], targets[order])
+
+def make_network(settings: SecSeqSettings, encoder: WordsEncoder | TextEncoder, n_symbols: int, depth: int) -> SecSeqNetwork:
+    """Build the network for codes of ``depth`` symbols out of ``n_symbols``."""
+    s = settings
+    if s.target == "set":
+        return SetNetwork(encoder, n_symbols, depth, hidden=s.hidden, dropout=s.dropout)
+    return Seq2Seq(
+        encoder,
+        n_symbols,
+        depth,
+        hidden=s.hidden,
+        symbol_width=s.symbol_width,
+        dropout=s.dropout,
+        positions=s.positions,
+    )
+
+
+def export_network(net: SecSeqNetwork) -> State:
+    """The arrays that prediction needs: the encoder's under ``words.`` or ``encoder.``, the others under ``net.``."""
+    if isinstance(net.encoder, WordsEncoder):
+        words = {"words.weight": net.encoder.table.weight, "words.bias": net.encoder.bias}
+        out = {name: value.detach().cpu().numpy().copy() for name, value in words.items()}
+    else:
+        out = {f"encoder.{name}": array for name, array in encoder_to_arrays(net.encoder).items()}
+    return {**out, **{f"net.{name}": array for name, array in _export_head(net).items()}}
+
+
+def _export_head(net: SecSeqNetwork) -> State:
+    """The arrays of all layers but the encoder's."""
+    weights = {name: value for name, value in net.state_dict().items() if not name.startswith("encoder.")}
+    return {name: value.cpu().numpy().copy() for name, value in weights.items()}
+
+
+def _make_optimizer(net: SecSeqNetwork, settings: SecSeqSettings, plan: SecSeqPlan) -> JointOptimizer:
+    """Plain SGD for word vectors, Adam over the used rows for token vectors, AdamW for the rest."""
+    tables, dense = split_parameters(net)
+    is_words = isinstance(net.encoder, WordsEncoder)
+    in_encoder = set() if is_words else set(net.encoder.parameters())
+    groups = [
+        {"params": [p for p in dense if p not in in_encoder], "lr": settings.head_rate},
+        {"params": [p for p in dense if p in in_encoder], "lr": plan.rate},
+    ]
+    rows: list[RowOptimizer] = [(RowSgd if is_words else LazyAdam)(tables, lr=plan.rate)] if tables else []
+    return JointOptimizer(*rows, torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.0))
+
+
+def _make_objective(
+    net: SecSeqNetwork, texts: Texts, Y: sp.csr_array, codes: Codebook, settings: SecSeqSettings, valid: HeldOut | None
+) -> _Objective:
+    if isinstance(net, SetNetwork):
+        branches = BranchTargets.build(codes.trie, Y)
+        return _Objective(
+            lambda rows: branches.loss(net, texts[rows], rows),
+            _make_set_metric(net, codes, branches.prior, valid) if valid else None,
+            {"prior": branches.prior},
+        )
+    targets = make_sequences(Y, codes, settings)
+    return _Objective(
+        lambda rows: net.loss(texts[rows], targets[rows]),
+        _make_sequence_metric(net, codes, settings, valid) if valid else None,
+        {},
+    )
+
+
+def _make_sequence_metric(net: Seq2Seq, codes: Codebook, settings: SecSeqSettings, valid: HeldOut) -> Metric:
+    """The mean log-probability of the true sequences of held-out texts."""
+    texts, targets = valid[0], make_sequences(valid[1], codes, settings)
 
     @torch.no_grad()
     def metric() -> float:
-        held, targets = valid[0], sequences(valid[1], codes, s)
-        parts = length_batches(lengths_of(held), np.random.default_rng(0), batch=HELD)
-        return -sum(float(loss_of(held[some], targets[some])) * len(some) for some in parts) / len(targets)
+        batches = make_length_batches(_count_tokens(texts), np.random.default_rng(0), batch=_HELD_OUT_PER_BATCH)
+        return -sum(float(net.loss(texts[rows], targets[rows])) * len(rows) for rows in batches) / len(targets)
 
-    targets = sequences(Y, codes, s)
-    return SimpleNamespace(loss=lambda some: loss_of(texts[some], targets[some]), metric=metric, arrays={})
+    return metric
 
 
-def set_work(net: SetNetwork, texts: Texts, Y: sp.csr_array, codes: Codes, valid: Any, search: Search) -> SimpleNamespace:
-    """The loss of a batch, and the precision on held-out texts."""
-    branches = Branches.of(codes.trie, Y)
-    prior = {"prior": branches.prior}
+def _make_set_metric(net: SetNetwork, codes: Codebook, prior: Floats, valid: HeldOut) -> Metric:
+    """The mean of P@1, P@3 and P@5 on held-out texts."""
+    texts, Y = valid
+    k = min(5, len(codes.trie.label))
 
     def metric() -> float:
-        found = {**secseq_set.arrays(net), **prior}
-        return mean_precision(lambda part: search(codes, found, net.embed(valid[0][part]).cpu().numpy()), valid[1])
+        search = TrieSearch.build(codes.trie, _export_head(net), prior)
 
-    return SimpleNamespace(loss=lambda some: branches.loss(net, texts[some], some), metric=metric, arrays=prior)
+        def rank(part: slice) -> TopK:
+            H = net.embed(texts[part]).cpu().numpy()
+            return search_tries([search], [H], k, beam=_VALIDATION_BEAM, threads=1)
+
+        return mean_precision(rank, Y)
+
+    return metric
 
 
-def network_arrays(net: SetNetwork | Seq2Seq) -> Arrays:
-    """The encoder and all else, as plain arrays."""
-    if isinstance(net.encoder, Words):
-        words = {"words.weight": net.encoder.table.weight, "words.shift": net.encoder.shift}
-        out = {name: value.detach().cpu().numpy().copy() for name, value in words.items()}
-    else:
-        out = {f"encoder.{name}": array for name, array in encoders.arrays(net.encoder).items()}
-    if isinstance(net, SetNetwork):
-        return {**out, **secseq_set.arrays(net)}
-    rest = {name: value for name, value in net.state_dict().items() if not name.startswith("encoder.")}
-    return {**out, **{f"net.{name}": value.cpu().numpy().copy() for name, value in rest.items()}}
+def _count_tokens(texts: Texts) -> Longs:
+    """Tokens of each text; 1 for TF-IDF vectors, which may be batched in any order."""
+    return texts.lengths if isinstance(texts, TokenRows) else np.ones(texts.shape[0], np.int64)
+
+
+def _list_arrays(matrix: Texts) -> tuple[NDArray[Any], ...]:
+    """The arrays by which a checkpoint recognises its data."""
+    return (matrix.ids, matrix.indptr) if isinstance(matrix, TokenRows) else (matrix.indptr, matrix.indices, matrix.data)

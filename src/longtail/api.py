@@ -1,0 +1,127 @@
+"""Public functions that combine several parts of the package: one for each of these commands, with the same options."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from longtail.comparison.candidates import Candidate, parse_candidates
+from longtail.comparison.results import Comparison, evaluate_runs
+from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
+from longtail.data.dataset import Dataset
+from longtail.data.read import read
+from longtail.data.write import write_parts
+from longtail.errors import SettingError
+from longtail.files import find_unwritable, open_atomic
+from longtail.labelspace.propensity import DEFAULT_PROPENSITY
+from longtail.metrics.ranking import DEFAULT_KS
+from longtail.progress import Progress, resolve_progress
+from longtail.report.comparison_page import render_page
+from longtail.selection.plan import DEFAULT_MINUTES, Budget, Plan, make_plan
+from longtail.selection.profile import profile_data
+from longtail.spec import MethodSpec
+
+Data = Dataset | str | Path
+
+
+def compare(
+    train: Data,
+    test: Data,
+    methods: str | Iterable[str | MethodSpec],
+    *,
+    out: str | Path | None = None,
+    valid: Data | None = None,
+    settings: Iterable[str] = (),
+    ks: Sequence[int] = DEFAULT_KS,
+    propensity: tuple[float, float] = DEFAULT_PROPENSITY,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | bool | None = None,
+) -> Comparison:
+    """Train methods on the same data and evaluate them on the same test data.
+
+    A method that fails does not stop the others: its result has a ``failure``.
+
+    :param train: Data to train on: a ``Dataset`` or a file.
+    :param test: Data to evaluate on.
+    :param methods: Specs such as ``"plt:bonsai+beam=50"``, or folders of saved models; ``NAME=`` before one names it.
+    :param out: Folder for models, results.json and a page, index.html. What is done there already is not repeated.
+    :param valid: Data for methods that choose something while they train.
+    :param settings: Further settings, ``NAME.setting=value`` each.
+    :param ks: Ranks to evaluate at.
+    :param propensity: Constants A and B of propensity-scored metrics.
+    :param seed: Seed of everything random.
+    :param threads: Threads. None: all cores.
+    :param progress: Whether to show progress bars. None: in terminals and notebooks.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary if out is None else out)
+        parts = {"train": train, "test": test, **({} if valid is None else {"valid": valid})}
+        candidates = check_candidates(parse_candidates(methods, settings), folder, seed, threads)
+        data = {name: _save_dataset(name, part, folder) for name, part in parts.items()}
+        task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, max(MIN_DEPTH, *ks))
+        result = run_comparison(task, candidates, folder, ks, propensity, resolve_progress(progress))
+    return result
+
+
+def check_candidates(candidates: list[Candidate], folder: Path, seed: int, threads: int | None) -> list[Candidate]:
+    """Report wrong settings and a folder that cannot be written before hours of training."""
+    for one in candidates:
+        if one.spec:
+            one.spec.build(seed, threads)
+    if (closed := find_unwritable(folder)) is not None:
+        raise SettingError("the folder is not writable", where=str(closed), hint="Choose another folder")
+    return candidates
+
+
+def run_comparison(
+    task: ComparisonTask,
+    candidates: list[Candidate],
+    folder: Path,
+    ks: Sequence[int],
+    propensity: tuple[float, float],
+    progress: Progress,
+) -> Comparison:
+    """Run the candidates on data that comes from files; write results.json and index.html to the folder."""
+    runs = run_all(task, candidates, folder, progress)
+    date = time.strftime("%Y-%m-%d")
+    result = evaluate_runs(task, runs, ks=ks, propensity=propensity, date=date, progress=progress)
+    contents = {
+        "results.json": json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n",
+        "index.html": render_page(result),
+    }
+    for name, content in contents.items():
+        with open_atomic(folder / name) as stream:
+            stream.write(content.encode())
+    return result
+
+
+def choose(
+    data: Data, *, minutes: float = DEFAULT_MINUTES, memory: float | None = None, seed: int = 0, threads: int | None = None
+) -> Plan:
+    """Propose a method for the data, and estimate what each method would cost.
+
+    ``plan.proposed.spec.build(seed, threads)`` is the tagger to fit.
+
+    :param data: A ``Dataset`` or a file.
+    :param minutes: Wall time that training may take.
+    :param memory: GB of memory that training may take. None: what is free.
+    :param seed: Seed of the sample of texts that is looked at.
+    :param threads: Threads. None: all cores.
+    """
+    data = data if isinstance(data, Dataset) else read(data)
+    return make_plan(profile_data(data, seed), Budget(minutes, memory), threads=threads)
+
+
+def _save_dataset(name: str, data: Data, folder: Path) -> Dataset:
+    """Read a file; write data in memory to one, because worker processes read files."""
+    if not isinstance(data, Dataset):
+        return read(data)
+    place = folder / "data" / name  # a folder for each, with the label file that belongs to it
+    shutil.rmtree(place, ignore_errors=True)
+    (path,) = write_parts({name: data}, place)
+    return read(path)

@@ -1,0 +1,53 @@
+"""Blend taggers that are fitted already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longtail.errors import DataError, SettingError
+from longtail.metrics.sets import choose_threshold
+from longtail.models.blend.model import Blend
+from longtail.pipeline import Pipeline
+from longtail.spec import MethodSpec, join_specs
+from longtail.tagger.inputs import align_data, check_inputs, to_dataset
+from longtail.tagger.tagger import THRESHOLD_K, Tagger, load
+
+
+def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None, *, text: str = "text") -> Tagger:
+    """Combine fitted taggers into one; the weights of their predictions are fitted to data that none was fitted on.
+
+    The taggers may have been fitted anywhere, with any settings, on different labels; the blend knows the labels of all.
+
+    :param taggers: Two or more taggers, or folders of saved ones.
+    :param data: Data in one of the forms that ``Tagger.fit`` takes.
+    :param labels: Labels as for ``Tagger.fit``.
+    :param text: For a data frame, the column with the texts.
+
+    >>> texts, labels = ["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]]
+    >>> members = [Tagger("ovr", min_df=1).fit(texts, labels), Tagger("plt", min_df=1).fit(texts, labels)]
+    >>> blend(members, texts, labels).predict(["a green apple"], k=1)[0][0].label
+    'fruit'
+    """
+    members = [one if isinstance(one, Tagger) else load(one) for one in taggers]
+    if len(members) < 2:
+        raise SettingError(f"the number of taggers to blend is {len(members)}", hint="Pass two or more")
+    if any(isinstance(tagger.model, Blend) for tagger in members):
+        raise SettingError("one of the taggers is a blend", hint="Pass its members instead")
+    known, reads_texts = members[0].labels, members[0].reads_texts
+    if any(tagger.reads_texts != reads_texts for tagger in members):
+        hint = "Blend taggers that read the same kind of input"
+        raise DataError("some of the taggers read texts, others feature vectors", hint=hint)
+    for tagger in members[1:]:
+        known = known.extend(tagger.labels.names)
+    label_ids = [np.array([known.ids[name] for name in tagger.labels.names], np.int32) for tagger in members]
+    aligned = align_data(to_dataset(data, labels, text=text), known)
+    inputs, Y = check_inputs(aligned.inputs, reads_texts), aligned.Y[:, : len(known)]
+    spec = MethodSpec("blend", settings={"members": join_specs(tagger.spec for tagger in members), "label_names": False})
+    pipeline = Pipeline(spec)
+    pipeline.model = Blend.from_members([tagger.pipeline for tagger in members], label_ids, (inputs, Y))
+    threshold = choose_threshold(pipeline.model.topk(inputs, THRESHOLD_K), Y)
+    return Tagger.from_pipeline(pipeline, known, reads_texts, threshold)

@@ -1,0 +1,230 @@
+"""The commands and options of the command line. No command is imported here, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import NoReturn
+
+from longtail import __version__
+from longtail.errors import suggest
+
+_Add = Callable[[str, str], argparse.ArgumentParser]
+
+DATA = "file in any known format (plain, .gz, .xz), or builtin:pydoc, builtin:debtags"
+
+# Each help text ends with two examples.
+EXAMPLES = {
+    "train": (
+        "longtail train train.jsonl --out model",
+        "longtail train train.jsonl --method plt:bonsai+beam=20 --threads 1 --out trees",
+    ),
+    "choose": ("longtail choose train.jsonl", "longtail choose train.jsonl --minutes 2 --out chosen"),
+    "pretrain": (
+        "longtail pretrain train.jsonl --out encoder --set width=32 --set layers=1 --set epochs=1",
+        "longtail pretrain builtin:pydoc --out encoder-large",
+    ),
+    "evaluate": ("longtail evaluate model test.jsonl", "longtail evaluate model test.jsonl --k 1,10 --json metrics.json"),
+    "compare": (
+        "longtail compare train.jsonl test.jsonl --methods popularity,ovr,plt --out report",
+        "longtail compare train.jsonl test.jsonl --methods ovr,wide=plt+beam=50,model --out report2",
+    ),
+    "blend": (
+        "longtail blend valid.jsonl model trees --out both",
+        "longtail blend test.jsonl report/models/ovr report/models/plt --out both2",
+    ),
+    "reproduce": ("longtail reproduce popularity.pydoc", "longtail reproduce plt.pydoc --threads 1"),
+    "predict": (
+        "echo 'Sort a list in place.' | longtail predict model --k 3",
+        "longtail predict model test.jsonl --json --threads 1",
+    ),
+    "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
+    "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
+    "info": ("longtail info model", "longtail info trees --tree tree.svg"),
+    "methods": ("longtail methods", "longtail methods plt"),
+    "demo": ("longtail demo --quick", "longtail demo --out tour --open"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with suggestions for misspelt commands and options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Report wrong usage and exit with code 2."""
+        word = message.split("'")[1] if "invalid choice: '" in message else message.rpartition(": ")[2].split(" ")[0]
+        if "invalid choice" in message:
+            message = f'there is no command "{word}". {suggest(word, self.commands())}'
+        elif "unrecognized arguments" in message:
+            parsers = [self, *self.commands().values()]
+            options = {o for p in parsers for a in p._actions for o in a.option_strings if o.startswith("--")}
+            message = f"{message}. {suggest(word, options)}" if word.startswith("-") else message
+        self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
+
+    def commands(self) -> dict[str, argparse.ArgumentParser]:
+        """The parsers of the commands, by name."""
+        found = (a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        return dict(next(found, {}))
+
+
+def build_parser() -> Parser:
+    """All commands with their options."""
+    top = Parser(prog="longtail", description="Give a text the few right labels out of thousands or millions.")
+    top.add_argument("--version", action="version", version=f"longtail {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def add(name: str, summary: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog="examples:\n" + "".join(f"  {line}\n" for line in EXAMPLES[name]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    _add_training(add)
+    _add_models(add)
+    _add_data(add)
+    return top
+
+
+def _add_training(add: _Add) -> None:
+    train = add("train", "Train a tagger on labelled data and save it.")
+    train.add_argument("data", metavar="DATA", help=DATA)
+    method = "method, or method:preset+name=value…; see `longtail methods`. auto: as `choose` proposes (default: ovr)"
+    train.add_argument("--method", default="ovr", metavar="SPEC", help=method)
+    train.add_argument("--out", required=True, metavar="MODEL", help="folder to save the model in")
+    train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
+    train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
+    train.set_defaults(trial=False)
+    _add_settings(train, "one setting, as in --method; may be repeated")
+    _add_seed_and_threads(train)
+
+    choose = add("choose", "Propose a method for the data and a budget, and estimate what each method would cost.")
+    choose.add_argument("data", metavar="DATA", help=DATA)
+    choose.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time for training (default: 10)")
+    choose.add_argument("--memory", type=float, metavar="GB", help="memory for training (default: what is free)")
+    trial = "train the two or three best on a part of the data, and keep the best"
+    choose.add_argument("--try", dest="trial", action="store_true", help=trial)
+    choose.add_argument("--out", metavar="MODEL", help="train the chosen method and save it in this folder")
+    _add_seed_and_threads(choose)
+
+    compare = add("compare", "Train and evaluate methods side by side: tables, results as JSON, and a page with plots.")
+    compare.add_argument("train", metavar="TRAIN", help=f"data to train on: {DATA}")
+    compare.add_argument("test", metavar="TEST", help="data to evaluate on")
+    methods = (
+        "comma-separated: method (plt), spec (plt:bonsai+beam=50), or folder of a saved model; NAME= before it names it"
+    )
+    compare.add_argument("--methods", required=True, metavar="A,B,…", help=methods)
+    out = "folder for models and reports; finished work in it is not repeated"
+    compare.add_argument("--out", required=True, metavar="FOLDER", help=out)
+    compare.add_argument("--valid", metavar="DATA", help="validation data, for methods that use it")
+    _add_metrics(compare)
+    _add_settings(compare, "one setting of one method, METHOD.name=value; may be repeated")
+    _add_seed_and_threads(compare)
+
+    reproduce = add("reproduce", "Train and evaluate as recipes say, and check that the metrics are reproduced.")
+    reproduce.add_argument("recipes", nargs="+", metavar="RECIPE", help="name of a recipe (plt.bibtex), or a TOML file")
+    reproduce.add_argument("--record", action="store_true", help="write the measured values into the recipes")
+    _add_threads(reproduce)
+
+    pretrain = add(
+        "pretrain", "Train an XLNet encoder on the texts of a corpus, without labels, for use by aplc and secseq."
+    )
+    pretrain.add_argument("data", metavar="DATA", help=f"{DATA}; labels are ignored")
+    pretrain.add_argument("--out", required=True, metavar="FOLDER", help="new folder to save the encoder in")
+    _add_settings(pretrain, "one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated")
+    _add_seed_and_threads(pretrain)
+
+    demo = add("demo", "Build a corpus, compare methods on it, write a report, and tag an example.")
+    demo.add_argument("--out", default="demo", metavar="FOLDER", help="folder to write to (default: demo)")
+    demo.add_argument("--quick", action="store_true", help="linear methods only")
+    demo.add_argument("--open", action="store_true", help="open the report in a browser")
+
+
+def _add_models(add: _Add) -> None:
+    evaluate = add("evaluate", "Evaluate a saved tagger on data that it was not trained on.")
+    evaluate.add_argument("model", metavar="MODEL")
+    evaluate.add_argument("data", metavar="DATA", help=DATA)
+    evaluate.add_argument("--json", metavar="FILE", help="write the metrics to a file (-: JSON to standard output only)")
+    evaluate.add_argument("--per-label", metavar="FILE", help="write a table with one row per label")
+    _add_metrics(evaluate)
+    _add_threads(evaluate)
+
+    predict = add("predict", "Predict the labels of texts.")
+    predict.add_argument("model", metavar="MODEL")
+    predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="one text per line, or JSONL (default: -)")
+    predict.add_argument("--k", type=_positive, default=5, metavar="N", help="number of labels (default: 5)")
+    predict.add_argument("--json", action="store_true", help='one line per text: {"labels": [{"label", "score"}, …]}')
+    predict.add_argument(
+        "--novelty", action="store_true", help="show how unlike the training data each text is (0 to about 1)"
+    )
+    predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
+    _add_threads(predict)
+
+    blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
+    blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
+    blend.add_argument("models", nargs="+", metavar="MODEL", help="folders of two or more saved models")
+    blend.add_argument("--out", required=True, metavar="MODEL", help="folder to save the blend in")
+
+    info = add("info", "Describe a saved tagger.")
+    info.add_argument("model", metavar="MODEL")
+    info.add_argument("--tree", metavar="FILE.svg", help="draw the label tree, for methods that have one")
+
+    methods = add("methods", "List the methods with their presets; with a name, every setting of that method.")
+    methods.add_argument("method", nargs="?", metavar="METHOD", help="method whose settings to describe")
+
+
+def _add_data(add: _Add) -> None:
+    check = add("check", "Check data: counts, label frequencies, suspicious samples, and what to do about them.")
+    check.add_argument("data", metavar="DATA", help=DATA)
+    check.add_argument("test", nargs="?", metavar="TEST", help="test data, to check for leakage")
+
+    split = add("split", "Split data into training and test data; every label keeps its share, rare ones stay in training.")
+    split.add_argument("data", metavar="DATA", help=DATA)
+    split.add_argument("--test", type=float, default=0.2, metavar="SHARE", help="share of the test data (default: 0.2)")
+    split.add_argument("--out", default=".", metavar="FOLDER", help="folder to write train and test to (default: .)")
+    split.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the split (default: 0)")
+
+
+def _add_metrics(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--k", type=_positive_list, default=(1, 3, 5), metavar="1,3,5", help="ranks to evaluate at")
+    constants = "constants of propensity-scored metrics (default: 0.55,1.5)"
+    command.add_argument("--propensity", type=_pair, default=(0.55, 1.5), metavar="A,B", help=constants)
+
+
+def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:
+    command.add_argument("--set", action="append", default=[], metavar="name=value", help=doc)
+
+
+def _add_threads(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--threads", type=_positive, metavar="N", help="number of threads (default: all free cores)")
+
+
+def _add_seed_and_threads(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of everything random (default: 0)")
+    _add_threads(command)
+
+
+def _positive(word: str) -> int:
+    if not word.isdigit() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word} is not a positive integer")
+    return int(word)
+
+
+def _seed(word: str) -> int:
+    if not word.isdigit() or int(word) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{word} is not an integer from 0 to {2**32 - 1}")
+    return int(word)
+
+
+def _positive_list(word: str) -> tuple[int, ...]:
+    return tuple(sorted({_positive(part.strip()) for part in word.split(",")}))
+
+
+def _pair(word: str) -> tuple[float, float]:
+    try:
+        first, second = (float(part) for part in word.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{word} is not a pair of numbers such as 0.55,1.5") from error
+    return first, second

@@ -1,0 +1,86 @@
+"""The commands that train a tagger: with a given method, or with the one that suits the data."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from longtail.cli.output import read_and_report, show
+from longtail.data.dataset import Dataset
+from longtail.errors import SettingError
+from longtail.progress import Display, format_duration
+from longtail.report.evaluation import render_evaluation
+from longtail.report.plan import describe_cost, explain_misfit, render_plan, render_trial
+from longtail.selection.plan import Budget, make_plan, train_command
+from longtail.selection.profile import profile_data
+from longtail.selection.trial import run_trial
+from longtail.spec import MethodSpec
+from longtail.tagger.bundle import check_target
+from longtail.tagger.tagger import Tagger
+
+AUTO = "auto"
+
+
+def train(arguments: Namespace) -> None:
+    """Train a tagger and save it."""
+    display, tagger = Display(), None
+    if arguments.method != AUTO:
+        tagger = _parse_spec(arguments).build(arguments.seed, arguments.threads)  # reports wrong settings at once
+    elif arguments.set or arguments.preset:
+        raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
+    check_target(Path(arguments.out))
+    data = read_and_report(arguments.data, display)
+    valid = read_and_report(arguments.valid, display) if arguments.valid else None
+    if tagger is None:
+        spec = _choose_method(data, Budget(), arguments, display, display.say)
+        tagger = spec.build(arguments.seed, arguments.threads)
+    _fit_and_save(tagger, data, valid, arguments, display)
+
+
+def choose(arguments: Namespace) -> None:
+    """Propose a method for the data; train it if there is a folder for the model."""
+    budget = Budget(arguments.minutes, arguments.memory)
+    if arguments.out:
+        check_target(Path(arguments.out))
+    display = Display()
+    data = read_and_report(arguments.data, display)
+    spec = _choose_method(data, budget, arguments, display, show)
+    if arguments.out:
+        _fit_and_save(spec.build(arguments.seed, arguments.threads), data, None, arguments, display)
+
+
+def _parse_spec(arguments: Namespace) -> MethodSpec:
+    spec = MethodSpec.parse(arguments.method, arguments.set)
+    if arguments.preset and spec.preset:
+        raise SettingError(f'--method names the preset "{spec.preset}" already', hint="Leave --preset out")
+    return MethodSpec(spec.method, arguments.preset or spec.preset, spec.settings)
+
+
+def _choose_method(
+    data: Dataset, budget: Budget, arguments: Namespace, display: Display, write: Callable[[str], None]
+) -> MethodSpec:
+    """The method that suits the data, after a trial if one is requested. Shows the plan."""
+    seed, threads, out = arguments.seed, arguments.threads, arguments.out or "MODEL"
+    plan = make_plan(profile_data(data, seed), budget, threads=threads)
+    write(render_plan(plan, data.source, out=out, seed=seed, threads=threads))
+    if not plan.fitting and arguments.out:
+        hint = f"The cheapest is {plan.proposed.name}, {describe_cost(plan.proposed)}: raise --minutes or --memory"
+        raise SettingError(explain_misfit(plan).rstrip("."), hint=hint)
+    if not arguments.trial:
+        return plan.proposed.spec
+    best, result = run_trial(data, plan, seed=seed, threads=threads, progress=display)
+    command = train_command(best.spec, data.source, out, seed=seed, threads=threads)
+    write(f"\n{render_trial(result)}\n\nBest on held-out samples: {best.name}\n\n    {command}")
+    return best.spec
+
+
+def _fit_and_save(tagger: Tagger, data: Dataset, valid: Dataset | None, arguments: Namespace, display: Display) -> None:
+    """Train, save, and evaluate on validation data if there is any."""
+    start = time.monotonic()
+    tagger.fit(data, valid=valid, progress=display)
+    tagger.save(arguments.out)
+    display.say(f"trained {tagger.spec} in {format_duration(time.monotonic() - start)}; saved in {arguments.out}")
+    if valid is not None:
+        show(render_evaluation(tagger.evaluate(valid), (1, 3, 5)))

@@ -1,1 +1,0 @@
-"""Several methods side by side on the same data."""

@@ -1,0 +1,201 @@
+"""Train and evaluate every candidate once. Finished work is kept in a folder, so that an interrupted comparison resumes.
+
+OUT/models/NAME holds the trained model, OUT/runs/NAME.json what training and evaluation reported, OUT/runs/NAME.npz the
+labels predicted for the test data. A record is reused only if data, settings, model and version are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longtail import __version__
+from longtail.comparison.candidates import Candidate
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError
+from longtail.files import STDIN, open_atomic
+from longtail.progress import SILENT, Progress, format_duration
+from longtail.tagger.bundle import MANIFEST, load_bundle
+
+MIN_DEPTH = 10  # labels that are kept per sample, at least
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ComparisonTask:
+    """The data that all candidates are trained and evaluated on."""
+
+    train: Dataset
+    test: Dataset
+    valid: Dataset | None = None
+    seed: int = 0
+    threads: int | None = None
+    depth: int = MIN_DEPTH
+
+    def __post_init__(self) -> None:
+        for data in (self.train, self.test):
+            if data.source in (STDIN, ""):
+                found = "the data does not come from a file, and each method reads it in a separate process"
+                raise DataError(found, hint="Write it to a file first")
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The file of each part of the data."""
+        parts = {"train": self.train, "test": self.test, "valid": self.valid}
+        return {name: data.source if data else "" for name, data in parts.items()}
+
+
+@dataclass(frozen=True)
+class CandidateRun:
+    """What one candidate gave: records and predictions, or a failure."""
+
+    candidate: Candidate
+    failure: str = ""
+    training: Record = field(default_factory=dict)  # seconds, cpu, memory, history, notes; empty for a saved model
+    prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size
+    labels: tuple[str, ...] = ()  # label names, by the ids of the predictions
+    ids: NDArray[np.int32] | None = None  # [n_samples, depth] predicted for the test data
+
+
+def run_all(
+    task: ComparisonTask, candidates: Sequence[Candidate], out: Path, progress: Progress = SILENT
+) -> list[CandidateRun]:
+    """Run the candidates in order. What was done before is not repeated."""
+    hashes = {name: hash_data(data) for name, data in vars(task).items() if isinstance(data, Dataset)}
+    start, runs = time.monotonic(), []
+    for number, one in enumerate(candidates, 1):
+        title = f"[{number}/{len(candidates)}] {one.name}"
+        progress.say(title if one.description == one.name else f"{title}: {one.description}")
+        runs.append(run_one(task, one, hashes, out, title, progress))
+        if runs[-1].failure:
+            progress.say(f"{title} failed: {runs[-1].failure}")
+        progress.say(f"{number} of {len(candidates)} methods done after {format_duration(time.monotonic() - start)}")
+    return runs
+
+
+def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, title: str, progress: Progress) -> CandidateRun:
+    """Train and evaluate one candidate, as far as that has not been done before."""
+    path = out / "runs" / f"{one.file_name}.json"
+    folder = Path(one.model) if one.model else out / "models" / one.file_name
+    job: Record = {"title": title, "spec": str(one.spec or ""), "model": str(folder), "seed": task.seed, "depth": task.depth}
+    job |= {"threads": task.threads, "predictions": str(path.with_suffix(".npz")), "hashes": hashes, **task.sources}
+    record = _read_record(path)
+    if one.model:
+        record.pop("train", None)
+    elif failure := _train(job, record, path, progress):
+        return CandidateRun(one, failure)
+    if failure := _predict(job, record, path, progress):
+        return CandidateRun(one, failure, record.get("train", {}))
+    with np.load(job["predictions"]) as stored:
+        ids = stored["ids"]
+    labels = load_bundle(folder).labels.names
+    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids)
+
+
+def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
+    """Train a model unless the same was trained before; add what it took to the record. Returns the failure, if any."""
+    same = {"longtail": __version__, **{name: job[name] for name in ("spec", "seed", "threads")}}
+    key = _hash_record({**same, "train": job["hashes"]["train"], "valid": job["hashes"].get("valid")})
+    before = record.get("train", {})
+    if before.get("key") == key and before["model"] == _hash_model(job["model"]):
+        progress.say(f"{job['title']}: already trained")
+        return ""
+    found = _run_worker({**job, "task": "train"})
+    if "failure" not in found:
+        record.clear()
+        record["train"] = {"key": key, "model": _hash_model(job["model"]), **found}
+        _write_record(path, record)
+    return str(found.get("failure", ""))
+
+
+def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str:
+    """Predict the test data unless the same was done before; add timings to the record. Returns the failure, if any."""
+    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"]}
+    key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
+    if record.get("predict", {}).get("key") == key and Path(job["predictions"]).is_file():
+        progress.say(f"{job['title']}: already evaluated")
+        return ""
+    record.pop("predict", None)
+    _write_record(path, record)  # before the predictions that it describes are replaced
+    found = _run_worker({**job, "task": "predict"})
+    if "failure" not in found:
+        record["predict"] = {"key": key, **found}
+        _write_record(path, record)
+    return str(found.get("failure", ""))
+
+
+def _run_worker(job: Record) -> Record:
+    """Run a job in a separate process; its result, or its ``failure``."""
+    command = [sys.executable, "-P", "-m", "longtail.comparison.worker"]
+    done = subprocess.run(command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    lines = done.stdout.splitlines()
+    if lines and lines[-1].startswith("{"):
+        found: Record = json.loads(lines[-1])
+        return found
+    return {"failure": explain_exit(done.returncode)}
+
+
+def explain_exit(code: int) -> str:
+    """Describe the exit code of a process that could not report why it ended.
+
+    >>> explain_exit(-9)
+    'the process was killed by SIGKILL, most likely because it ran out of memory'
+    """
+    if code >= 0:
+        return f"the process exited with code {code}"
+    name = signal.Signals(-code).name
+    return f"the process was killed by {name}" + (", most likely because it ran out of memory" if name == "SIGKILL" else "")
+
+
+def hash_data(data: Dataset) -> str:
+    """A hash of inputs, labels and label names."""
+    digest = hashlib.sha256()
+
+    def add(parts: Iterable[bytes]) -> None:
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+
+    if data.texts is None:
+        add(array.tobytes() for array in (data.X.indptr, data.X.indices, data.X.data))
+    else:
+        add(text.encode() for text in data.texts)
+    add(array.tobytes() for array in (data.Y.indptr, data.Y.indices))
+    add([json.dumps(asdict(data.labels)).encode()])
+    return digest.hexdigest()
+
+
+def _read_record(path: Path) -> Record:
+    """The record of a run; empty if there is none, or none that can be read."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_record(path: Path, record: Record) -> None:
+    with open_atomic(path) as stream:
+        stream.write((json.dumps(record, indent=1) + "\n").encode())
+
+
+def _hash_record(same: Record) -> str:
+    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+
+
+def _hash_model(model: str) -> str:
+    """A hash of a saved model; empty if there is none."""
+    path = Path(model) / MANIFEST
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

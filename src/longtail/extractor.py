@@ -1,0 +1,156 @@
+"""The features of a method: from texts or feature vectors to the feature vectors that its model reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.errors import SettingError
+from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
+from longtail.features.mlp import Doubles
+from longtail.features.normaliser import Normaliser
+from longtail.features.tfidf import Tfidf
+from longtail.kernels import Floats
+from longtail.model import Model, PartWeights
+from longtail.nn.hybrid import Hybrid, HybridSettings
+from longtail.progress import SILENT, Progress
+from longtail.settings import MAX_SEED, Settings, setting, settings
+from longtail.state import State
+
+_FEATURE_KINDS: dict[str, type[Tfidf | Hybrid | Normaliser]] = {"Tfidf": Tfidf, "Hybrid": Hybrid, "Normaliser": Normaliser}
+MACHINE_SETTINGS = ("threads", "device", "log", "checkpoint", "cache")  # they do not belong to the model and are not saved
+
+
+@settings
+class FeatureSettings(HybridSettings):
+    """Settings of the features of all methods that read feature vectors."""
+
+    code: int | None = setting(
+        "Dimension of a linear autoencoder applied to the features. None: no autoencoder.", default=None, positive=True
+    )
+    seed: int = setting("Seed of the autoencoder.", default=0, minimum=0, maximum=MAX_SEED)
+
+    def check(self) -> None:
+        """Check every setting, and that settings of the encoder come with an encoder."""
+        super().check()
+        values, defaults = self.get_params(), HybridSettings().get_params()
+        for name in ("dense_weight", "dense_length"):
+            if self.dense is None and values[name] != defaults[name]:
+                raise SettingError(f"{name} is set, but no encoder", hint=f"Set dense=minilm, or leave {name} out")
+
+
+TEXT_SETTINGS = tuple(name for name in HybridSettings.param_names() if name not in MACHINE_SETTINGS)  # unused for vectors
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Inputs and their features: encode them once to ask a tagger for labels, sets, novelty and unknown inputs."""
+
+    inputs: Any  # texts, or feature vectors as they were passed
+    vectors: sp.csr_array  # feature vectors before the autoencoder; None if the model reads the inputs themselves
+    X: Any  # what the model reads
+
+    @property
+    def n_unknown(self) -> int:
+        """How many inputs have no known word or feature."""
+        return 0 if self.vectors is None else int(np.count_nonzero(np.diff(self.vectors.indptr) == 0))
+
+
+class FeatureExtractor(FeatureSettings):
+    """Texts -> TF-IDF, optionally with vectors of a pretrained encoder; feature vectors -> the same with length 1.
+
+    With ``code``, a linear autoencoder then reduces the features to that dimension.
+
+    >>> FeatureExtractor(min_df=1, ngrams=1).fit_transform(["red apple", "green apple"]).shape
+    (2, 3)
+    """
+
+    features: Tfidf | Hybrid | Normaliser
+    autoencoder: Autoencoder | None = None
+
+    def fit_transform(self, inputs: Any, progress: Progress = SILENT) -> sp.csr_array:
+        """Fit the features to the inputs and return the vectors that the model reads."""
+        kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else Tfidf
+        vectors = self._build(kind).fit_transform(inputs, progress)
+        self.autoencoder = None if self.code is None else fit_linear_autoencoder(vectors, self.code, self.seed)
+        return self._compress(vectors)
+
+    def transform(self, inputs: Any) -> Encoded:
+        """Compute the features of inputs of the same kind."""
+        vectors = self.features.transform(inputs)
+        return Encoded(inputs, vectors, self._compress(vectors))
+
+    def novelty(self, sample: Encoded, model: Model) -> Floats:
+        """Return how unlike the training data each sample is [n], by the autoencoder of the features or of the model."""
+        return model.novelty(sample.X) if self.autoencoder is None else self.autoencoder.novelty(sample.vectors)
+
+    def explain(self, sample: Encoded, model: Model, label: int) -> PartWeights:
+        """Return the parts of one text or feature vector with their contributions to a label: see ``Model.explain``.
+
+        A term that occurs several times contributes equally at each place. The vector of an encoder has no place in the
+        text: its contribution is that of an empty part at the start.
+        """
+        x = sample.vectors
+        weights = x.data * self._slopes(sample, model, label)
+        if isinstance(self.features, Normaliser):
+            return x.indices, x.indices + 1, weights
+        terms, starts, ends = self.features.find_terms(sample.inputs[0])
+        columns = np.searchsorted(x.indices, terms)
+        shares = (weights / np.maximum(np.bincount(columns, minlength=len(weights)), 1))[columns]
+        if isinstance(self.features, Tfidf):
+            return starts, ends, shares
+        of_encoder = weights[x.indices >= self.features.words.n_features].sum()
+        return np.append(starts, 0), np.append(ends, 0), np.append(shares, of_encoder)
+
+    def _slopes(self, sample: Encoded, model: Model, label: int) -> Doubles:
+        slopes = model.slopes(sample.X, label)
+        if self.autoencoder is None:
+            return slopes
+        return compute_slopes_through_code(self.autoencoder.encoder, sample.vectors, sample.X, slopes)
+
+    def _compress(self, vectors: sp.csr_array) -> sp.csr_array:
+        """Reduce feature vectors to codes of length 1, if there is an autoencoder."""
+        return vectors if self.autoencoder is None else Normaliser().transform(self.autoencoder.transform(vectors))
+
+    def configure(self, **machine: Any) -> None:
+        """Change settings of the machine (threads, device)."""
+        for part in (self, getattr(self, "features", None)):
+            if part is not None:
+                part.set_params(**{name: value for name, value in machine.items() if name in part.param_names()})
+                part.check()
+
+    def describe(self, dimension: int) -> str:
+        """Describe the fitted features in a few words. ``dimension`` is that of the vectors that the model reads."""
+        kind = type(self.features).__name__
+        if self.autoencoder is None:
+            return f"{kind}, dimension {dimension:,}"
+        return f"{kind}, dimension {self.autoencoder.n_features:,}, reduced to {dimension:,} by an autoencoder"
+
+    def about(self) -> dict[str, Any]:
+        """Describe the fitted features in plain types, for a bundle."""
+        activations = self.autoencoder.get_activations() if self.autoencoder else None
+        return {"kind": type(self.features).__name__, "settings": saved_settings(self), "autoencoder": activations}
+
+    def state(self) -> dict[str, State]:
+        """Return everything that was fitted, as plain arrays by part."""
+        return {"features": self.features.state(), "autoencoder": self.autoencoder.state() if self.autoencoder else {}}
+
+    def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
+        """Restore what ``about`` and ``state`` returned."""
+        self.set_params(**about["settings"])
+        self._build(_FEATURE_KINDS[about["kind"]]).restore(state.get("features", {}))
+        if about["autoencoder"]:
+            self.autoencoder = Autoencoder.from_state(about["autoencoder"], state["autoencoder"])
+        return self
+
+    def _build(self, kind: type[Tfidf | Hybrid | Normaliser]) -> Tfidf | Hybrid | Normaliser:
+        self.features = kind(**{name: value for name, value in self.get_params().items() if name in kind.param_names()})
+        return self.features
+
+
+def saved_settings(part: Settings) -> dict[str, Any]:
+    """Return the settings that a bundle stores: those of the model, not those of the machine."""
+    return {name: value for name, value in part.get_params().items() if name not in MACHINE_SETTINGS}

@@ -1,0 +1,111 @@
+"""The network of GLaS: an embedding φ of the sparse input, and a vector for each label (Guo et al. 2019, section 2)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from longtail.kernels import Floats, Ints
+from longtail.nn.sparse_embedding import SparseEmbedding
+
+
+class GlasWeights(NamedTuple):
+    """A trained network as plain arrays, for prediction without torch."""
+
+    E: Floats  # [n_features, dim]
+    shift: Floats  # [dim]
+    W2: Floats | None  # [dim, dim]
+    V: Floats  # [n_labels, dim]
+    bias: Floats  # [n_labels]
+
+
+class GlasNetwork(torch.nn.Module):
+    """Scores h(x) = φ(x)ᵀ V + bias with φ(x) = W₂ ReLU(E x + b), where W₂ and the ReLU are optional.
+
+    With weight normalisation, the weight vectors of a layer share one trainable norm, and each has its own direction
+    (section 3.1).
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        dim: int,
+        *,
+        relu: bool,
+        second_layer: bool,
+        weight_norm: bool,
+        sparse_labels: bool,
+    ) -> None:
+        """Initialise the weights.
+
+        :param sparse_labels: Whether a step uses and updates the vectors of some labels only, rather than of all.
+        """
+        super().__init__()
+        self.relu, self.weight_norm = relu, weight_norm
+        std = dim**-0.5
+        self.features = SparseEmbedding(n_features, dim, std=std)  # E
+        self.shift = torch.nn.Parameter(torch.zeros(dim))  # b
+        self.W2 = torch.nn.Parameter(torch.randn(dim, dim) * std) if second_layer else None
+        self.W2_norm = torch.nn.Parameter(torch.ones(())) if second_layer and weight_norm else None
+        self.label_table = SparseEmbedding(n_labels, dim, std=std) if sparse_labels else None  # V, or else
+        self.label_matrix = None if sparse_labels else torch.nn.Parameter(torch.randn(n_labels, dim) * std)
+        self.label_norm = torch.nn.Parameter(torch.ones(())) if weight_norm else None
+        self.bias = torch.nn.Parameter(torch.zeros(n_labels))
+
+    def embed(self, X: sp.csr_array) -> Tensor:
+        """Return φ of a batch: [B, n_features] -> [B, dim]."""
+        H = self.features.bag(X.indptr, X.indices, X.data) + self.shift
+        H = H.relu() if self.relu else H
+        W2 = self.second_layer()
+        return H if W2 is None else H @ W2.T
+
+    def second_layer(self) -> Tensor | None:
+        """Return W₂ [dim, dim], None if there is no second layer."""
+        if self.W2 is None or self.W2_norm is None:
+            return self.W2
+        return self.W2_norm * normalize(self.W2, dim=1)
+
+    def label_directions(self, labels: Ints | None = None) -> Tensor:
+        """Return the vectors of the given labels, or of all [n, dim]; unit vectors with weight normalisation."""
+        if self.label_table is not None:
+            V = self.label_table.weight.detach() if labels is None else self.label_table.lookup(labels)
+        else:
+            assert self.label_matrix is not None
+            V = self.label_matrix if labels is None else self.label_matrix[labels]
+        return normalize(V, dim=1) if self.weight_norm else V
+
+    def label_vectors(self, labels: Ints | None = None) -> Tensor:
+        """Return the vectors of the given labels, or of all, with their norm [n, dim]."""
+        V = self.label_directions(labels)
+        return V if self.label_norm is None else self.label_norm * V
+
+    @torch.no_grad()
+    def set_label_vectors(self, directions: Tensor, norm: float) -> None:
+        """Replace the vectors of all labels by unit vectors [n_labels, dim] times a norm."""
+        V = self.label_matrix if self.label_table is None else self.label_table.weight
+        assert V is not None
+        V.copy_(directions * norm)
+        if self.label_norm is not None:
+            self.label_norm.fill_(norm)
+
+    @torch.no_grad()
+    def export(self) -> GlasWeights:
+        """Copy everything that prediction needs to plain arrays."""
+        W2 = self.second_layer()
+        return GlasWeights(
+            E=_to_array(self.features.weight),
+            shift=_to_array(self.shift),
+            W2=None if W2 is None else _to_array(W2),
+            V=_to_array(self.label_vectors()),
+            bias=_to_array(self.bias),
+        )
+
+
+def _to_array(tensor: Tensor) -> Floats:
+    array: Floats = tensor.cpu().numpy().copy()
+    return array

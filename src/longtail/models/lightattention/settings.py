@@ -1,0 +1,206 @@
+"""Settings of LightAttention, and the plan that fills in those that depend on the size of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+from longtail.errors import SettingError
+from longtail.nn.schedule import SCHEDULES
+from longtail.nn.settings import TrainingPlan, TrainingSettings, nearest_row
+from longtail.settings import MAX_NUMBER, setting, settings
+
+NEGATIVES = ("all", "static", "dynamic")
+MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
+N_CANDIDATES = 384  # labels scored per text where there is a tree, about
+
+_MAX_BEAM_SHARE = 1 / 4  # of all clusters
+_MAX_TOP_HALVINGS = 12  # the first level has up to 2^12 nodes; larger trees get more levels
+
+
+@dataclass(frozen=True)
+class CorpusDefaults:
+    """Defaults that depend on the size of the corpus."""
+
+    hidden: int
+    fc_sizes: str
+    batch: int
+    epochs: int
+    average_from: int
+    freeze_vectors: bool
+
+
+# AttentionXML's code, by number of training texts and labels: EUR-Lex, Wiki10-31K, AmazonCat-13K, Wiki-500K, Amazon-670K.
+ATTENTION_XML: dict[tuple[int, int], CorpusDefaults] = {
+    (15_449, 3_956): CorpusDefaults(256, "256", 40, 30, 10, True),
+    (14_146, 30_938): CorpusDefaults(256, "256", 40, 30, 4, True),
+    (1_186_239, 13_330): CorpusDefaults(512, "512-256", 200, 10, 2, False),
+    (1_779_881, 501_008): CorpusDefaults(512, "512-256", 200, 5, 2, False),
+    (490_449, 670_091): CorpusDefaults(512, "512-256", 200, 10, 6, False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightAttentionPlan(TrainingPlan):
+    """The settings that depend on the data, with their values filled in."""
+
+    hidden: int
+    fc_sizes: tuple[int, ...]
+    freeze_vectors: bool
+    negatives: str
+    n_halvings: int  # how often the labels are split in two; 0: no tree, all labels are scored
+    levels: int
+    beam: int
+
+
+@settings
+class LightAttentionSettings(TrainingSettings):
+    """Settings of LightAttention and AttentionXML."""
+
+    paper: bool = setting(
+        "Fill in hidden, fc_sizes, batch, epochs, average_from and freeze_vectors from AttentionXML's code, for its corpus"
+        " that is most similar in size.",
+        default=False,
+        paper="true",
+    )
+    word_vectors: str | None = setting(
+        "Pretrained word vectors: a file in the text format of GloVe or word2vec, or wordllama. None: start at random.",
+        default=None,
+        paper="GloVe 840B",
+    )
+    freeze_vectors: bool | None = setting(
+        "Whether pretrained word vectors stay fixed in training. None: no, or by corpus with paper=true.",
+        default=None,
+        paper="true on EUR-Lex and Wiki10-31K",
+    )
+    word_dim: int = setting("Dimension of word vectors that are not pretrained.", default=128, paper="300", positive=True)
+    max_length: int = setting("Words read per text; the rest is cut off.", default=500, paper="500", positive=True)
+    hidden: int | None = setting(
+        "Hidden units per direction of the BiLSTM. None: 64.", default=None, paper="256 or 512, by corpus", positive=True
+    )
+    fc_sizes: str | None = setting(
+        "Sizes of the fully connected layers that all labels share, such as 512-256. None: 128.",
+        default=None,
+        paper="256 or 512-256, by corpus",
+    )
+    skip_connection: bool = setting(
+        "Whether attention reads each word's vector next to the BiLSTM output. The attention of a label then starts at the"
+        " words typical of its texts.",
+        default=True,
+        paper="false",
+    )
+    per_label_output: bool = setting(
+        "Whether each label adds its own output weights and bias to the shared output layer.",
+        default=True,
+        paper="false",
+    )
+    embedding_dropout: float = setting("Dropout rate of word vectors.", default=0.2, paper="0.2", minimum=0, below=1)
+    dropout: float = setting("Dropout rate of what attention reads.", default=0.3, paper="0.5", minimum=0, below=1)
+    negatives: str | None = setting(
+        "Labels in the loss of a text: all; static, those of clusters chosen once by the finished level above; dynamic,"
+        " those of the clusters that the network ranks first at each step. None: all for up to"
+        f" {MAX_EXHAUSTIVE_LABELS:,} labels, else dynamic.",
+        default=None,
+        paper="dynamic (AttentionXML: static)",
+        choices=NEGATIVES,
+    )
+    max_leaf: int = setting("Maximum number of labels in a cluster.", default=16, positive=True)
+    levels: int | None = setting(
+        "Levels of the label tree, that of the labels included. None: 2, and more above 65,536 labels.",
+        default=None,
+        positive=True,
+    )
+    fanout: int = setting(
+        "Children per node between two levels of clusters, a power of two (K of algorithm 1).",
+        default=8,
+        paper="8",
+        minimum=2,
+    )
+    beam: int | None = setting(
+        f"Clusters whose labels are scored. None: those of about {N_CANDIDATES} labels, at most a quarter of all clusters.",
+        default=None,
+        positive=True,
+    )
+    warm_start: bool = setting("Whether each level starts from the trained level above.", default=True, paper="true")
+    n_trees: int = setting(
+        "Label trees, each with its own networks; their probabilities are averaged.",
+        default=1,
+        paper="1 (AttentionXML: 3)",
+        positive=True,
+    )
+    average_from: int | None = setting(
+        "First epoch that average=swa includes. None: 0, or by corpus with paper=true.",
+        default=None,
+        paper="2 to 10",
+        minimum=0,
+    )
+
+    batch: int | None = setting(
+        "Texts per batch. None: 16 to 64, by the number of texts.", default=None, paper="40 or 200, by corpus", positive=True
+    )
+    epochs: int | None = setting(
+        "Maximum number of epochs. None: 10.", default=None, paper="5 to 30, by corpus", positive=True
+    )
+    rate: float = setting("Learning rate of Adam.", default=5e-3, paper="0.001", positive=True)
+    schedule: str = setting(
+        f"Learning-rate schedule: {', '.join(SCHEDULES)}.", default="linear", paper="constant", choices=SCHEDULES
+    )
+    clip: float = 1.0
+    average: str = setting("Weight averaging: none, swa or ema.", default="ema", paper="swa", choices=("none", "swa", "ema"))
+
+    def check(self) -> None:
+        """Raise a ``SettingError`` for settings that cannot work."""
+        super().check()
+        if self.fanout & (self.fanout - 1):
+            raise SettingError(f"fanout is {self.fanout}", hint="It must be a power of two")
+        if self.freeze_vectors and self.word_vectors is None:
+            raise SettingError("freeze_vectors needs word_vectors", hint="Set word_vectors to a file, or to wordllama")
+        if self.fc_sizes is not None:
+            parse_sizes(self.fc_sizes)
+
+    def plan(self, n_samples: int, n_labels: int) -> LightAttentionPlan:
+        """Fill in what depends on the number of training texts and of labels that have one."""
+        default = nearest_row(ATTENTION_XML, n_samples, n_labels) if self.paper else _cpu_defaults(n_samples)
+        n_halvings = self._count_halvings(n_labels)
+        n_clusters = 1 << n_halvings
+        n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
+        cluster_size = ceil(n_labels / n_clusters)
+        beam = max(min(ceil(N_CANDIDATES / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
+        freeze = default.freeze_vectors if self.freeze_vectors is None else self.freeze_vectors
+        return LightAttentionPlan(
+            batch=self.batch or default.batch,
+            epochs=self.epochs or default.epochs,
+            rate=self.rate,
+            average_from=default.average_from if self.average_from is None else self.average_from,
+            hidden=self.hidden or default.hidden,
+            fc_sizes=parse_sizes(self.fc_sizes or default.fc_sizes),
+            freeze_vectors=freeze and self.word_vectors is not None,
+            negatives=self.negatives or ("dynamic" if n_halvings else "all"),
+            n_halvings=n_halvings,
+            levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
+            beam=self.beam or beam,
+        )
+
+    def _count_halvings(self, n_labels: int) -> int:
+        """How often the labels are split in two until clusters are small enough; 0 where there is no tree."""
+        if self.negatives == "all" or (self.negatives is None and n_labels <= MAX_EXHAUSTIVE_LABELS):
+            return 0
+        return max(ceil(log2(n_labels / self.max_leaf)), 0)
+
+
+def _cpu_defaults(n_samples: int) -> CorpusDefaults:
+    """Our defaults, for a CPU: smaller batches for few texts, so that an epoch has enough steps."""
+    batch = min(max(2 ** round(log2(n_samples / 192)), 16), 64)
+    return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=10, average_from=0, freeze_vectors=False)
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Parse the sizes of layers.
+
+    >>> parse_sizes("512-256")
+    (512, 256)
+    """
+    parts = text.split("-")
+    if not all(part.isdecimal() and 0 < int(part) < MAX_NUMBER for part in parts):
+        raise SettingError(f'fc_sizes is "{text}"', hint='It must be sizes such as "512-256"')
+    return tuple(int(part) for part in parts)

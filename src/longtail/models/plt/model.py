@@ -1,0 +1,210 @@
+"""Probabilistic label trees with sparse linear nodes (Jasinska et al., ICML 2016; Prabhu et al., Parabel, WWW 2018)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from longtail.errors import SettingError
+from longtail.features.mlp import compute_secant_slope
+from longtail.kernels import Floats, Ints
+from longtail.labelspace.embedding import embed_by_cooccurrence, embed_by_samples, embed_by_text, pifa
+from longtail.labelspace.grow import build_balanced_tree, build_hierarchy_tree, build_huffman_tree, build_k_means_tree
+from longtail.labelspace.propensity import compute_inverse_propensity
+from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.linear.node import NodeTrainer, NodeWeights
+from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
+from longtail.metrics.ranking import DEFAULT_KS, score_samples
+from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
+from longtail.models.plt.search import search_beam
+from longtail.models.plt.settings import AUTO_TAIL, LabelTreesPlan, LabelTreesSettings
+from longtail.progress import Progress
+from longtail.state import State, extract_part
+from longtail.topk import NO_LABEL, TopK
+
+FEATURES_PER_LABEL = 128  # largest features of a label that take part in clustering
+_TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # exponents that tail="auto" tries
+_MIN_CANDIDATES = 10  # labels that each tree finds, at least, if scores are averaged or reweighted
+
+
+class LabelTrees(LabelTreesSettings, Model):
+    """Trees of linear classifiers over clustered labels: about as accurate as one-vs-rest, far faster with many labels.
+
+    The probability of a label is the product of the probabilities along its path, P(l | x) = Π P(node | parent, x). With
+    the squared hinge loss P(node | parent, x) = exp(−max(0, 1 − margin)³), with the logistic loss it is the sigmoid of the
+    margin. Beam search finds the labels with the highest probability; several trees are averaged.
+
+    Presets: ``parabel`` has 3 balanced binary trees with up to 100 labels per leaf; ``bonsai`` 3 shallow k-means trees with
+    100 children per node; ``xr-linear`` one balanced tree with 32 children per node, and trains nodes on negatives from
+    the matcher, too. All three use single words. ``best`` is the defaults: k-means trees, usually of two levels, whose
+    fanout depends on the number of labels, and pairs of words in addition to words.
+
+    >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
+    >>> LabelTrees().fit(X, Y).topk(X, k=1).ids.ravel().tolist()
+    [0, 0, 1, 1]
+    """
+
+    presets: ClassVar = {
+        "best": {},
+        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "ngrams": 1},
+        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "ngrams": 1},
+        "xr-linear": {
+            "tree": "balanced",
+            "fanout": 32,
+            "max_leaf": 100,
+            "n_trees": 1,
+            "beam": 10,
+            "negatives": "matcher",
+            "ngrams": 1,
+        },
+    }
+
+    chosen_tail = 0.0  # the exponent that ``tune`` has chosen, for tail="auto"
+
+    @property
+    def score_meaning(self) -> Literal["probability"]:
+        """The product of the probabilities along the path, averaged over the trees (before ``tail`` is applied)."""
+        return "probability"
+
+    @property
+    def weights_meaning(self) -> str:
+        """Contributions to the logarithm of the mean probability."""
+        return ADDS_TO_LOG_PROBABILITY
+
+    @property
+    def label_tree(self) -> LabelTree:
+        """The first tree."""
+        return self.trees[0].tree
+
+    @property
+    def needs_valid(self) -> bool:
+        """Whether validation data is required: for tail="auto"."""
+        return self.tail == AUTO_TAIL
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
+        labels = np.flatnonzero(self.label_counts).astype(np.int32)
+        plan = self.plan(len(labels))
+        self._log_propensity = np.log(compute_inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
+        vectors = self._embed_labels(X, Y)
+        self.trees: list[LinearTree] = []
+        for number in range(len(plan.fanouts)):
+            with progress.stage("clusters", 1) as stage:
+                tree = self._grow_tree(vectors, labels, plan, number)
+                stage.advance()
+            self.trees.append(LinearTree(tree, self._fit_nodes(tree, X, Y, progress)))
+
+    def _embed_labels(self, X: sp.csr_array, Y: sp.csr_array) -> sp.csr_array | None:
+        """Label vectors to cluster [n_labels, …]; None for trees without clustering."""
+        match self.tree, self.embedding:
+            case (("huffman" | "parents"), _):
+                return None
+            case _, "pifa":
+                return pifa(X, Y, FEATURES_PER_LABEL)
+            case _, "indicator":
+                return embed_by_samples(Y)
+            case _, "cooccurrence":
+                return embed_by_cooccurrence(Y)
+        return embed_by_text(self.labels)
+
+    def _grow_tree(self, vectors: sp.csr_array | None, labels: Ints, plan: LabelTreesPlan, number: int) -> LabelTree:
+        if plan.tree == "huffman":
+            return build_huffman_tree(self.label_counts)
+        if plan.tree == "parents":
+            if self.labels is None or self.labels.parents is None:
+                hint = "Put a file labels.tsv with the columns name, text and parents next to the data"
+                raise SettingError("tree=parents needs the parents of the labels", hint=hint)
+            return build_hierarchy_tree(self.labels.parents, self.labels.names, labels)
+        fanout, seed = plan.fanouts[number], self.seed + number
+        if plan.tree == "k-means":
+            return build_k_means_tree(vectors, labels, k=fanout, max_depth=self.max_depth, seed=seed, threads=self.threads)
+        return build_balanced_tree(vectors, labels, fanout=fanout, max_leaf=self.max_leaf, seed=seed, threads=self.threads)
+
+    def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> TreeWeights:
+        """Train the linear models of all inner nodes; level by level if the matcher selects negatives."""
+        samples = tree.assign_samples(Y)
+        trainer = NodeTrainer(self.loss, self.C, self.eps, self.max_passes, self.prune, self.seed)
+        weight = self._weight_positives(tree)
+        inner = np.flatnonzero(tree.n_children)
+        by_level = self.negatives == "matcher"
+        levels = [inner[tree.depth[inner] == d] for d in np.unique(tree.depth[inner])] if by_level else [inner]
+        nodes: dict[int, NodeWeights] = {}
+        with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
+            for level in levels:
+                below_root = by_level and level[0] > 0
+                matched = self._match_samples(tree, nodes, X, int(tree.depth[level[0]])) if below_root else None
+                nodes |= fit_nodes(level, tree, samples, X, trainer, weight, matched, stage, self.threads)
+        return TreeWeights.from_nodes(tree, nodes)
+
+    def _weight_positives(self, tree: LabelTree) -> Floats:
+        """[n_nodes] weight of the positive samples of the classifier that leads to each node; 1 for inner nodes."""
+        weight = np.ones(tree.n_nodes, np.float32)
+        leaves = tree.label != INNER_NODE
+        weight[leaves] = np.exp(self.positive_weight * self._log_propensity[tree.label[leaves]])
+        return weight
+
+    def _match_samples(self, tree: LabelTree, nodes: dict[int, NodeWeights], X: sp.csr_array, depth: int) -> sp.csc_array:
+        """[n_samples, n_nodes] the nodes at a depth that beam search over the levels trained so far selects."""
+        upper = tree.truncate(depth)
+        weights = TreeWeights.from_nodes(upper, {node: model for node, model in nodes.items() if node < upper.n_nodes})
+        trees = [LinearTree(upper, weights)]
+        best = search_beam(trees, X, self.beam, per_tree=self.beam, beam=self.beam, loss=self.loss, threads=self.threads)
+        found = best.ids != NO_LABEL
+        rows = np.repeat(np.arange(X.shape[0]), best.k)[found.ravel()]
+        ones = np.ones(len(rows), np.int8)
+        return sp.csc_array((ones, (rows, best.ids[found])), shape=(X.shape[0], tree.n_nodes))
+
+    def tune(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        """For tail="auto", choose the exponent with the largest sum of P@k and PSP@k, k = 1, 3, 5, on validation data."""
+        if not self.needs_valid:
+            return
+        weights = compute_inverse_propensity(self.label_counts, self.n_samples)
+
+        def quality(tail: float) -> float:
+            self.chosen_tail = tail
+            values = score_samples(self.topk(X, max(DEFAULT_KS)), Y, weights).values()
+            return sum(value for name, value in values.items() if name.startswith(("P@", "PSP@")))
+
+        self.chosen_tail = max(_TAILS, key=quality)
+
+    def _topk(self, X: sp.csr_array, k: int) -> TopK:
+        tail = self.chosen_tail if self.tail == AUTO_TAIL else float(self.tail)
+        per_tree = k if len(self.trees) == 1 and not tail else min(max(2 * k, _MIN_CANDIDATES), self.n_seen)
+        n_found, beam = per_tree if tail else k, max(self.beam, k)
+        best = search_beam(self.trees, X, n_found, per_tree=per_tree, beam=beam, loss=self.loss, threads=self.threads)
+        return best if not tail else self._reweight(best, k, tail)
+
+    def _reweight(self, best: TopK, k: int, tail: float) -> TopK:
+        """The k best labels by probability times inverse propensity to the power ``tail``."""
+        factor = np.where(best.ids != NO_LABEL, np.exp(tail * self._log_propensity[best.ids]), 1)
+        scores = best.scores * factor.astype(np.float32)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return TopK(np.take_along_axis(best.ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+        """The slopes of the trees, weighted by each tree's share in the change of the mean probability.
+
+        The change is that from a sample without features to x. With logarithmic means L(a, b) = (a − b) / (ln a − ln b)
+        as weights, Σ x · slopes is exactly the difference of the log-probabilities (Ang 2004), provided that the search
+        has found the label in all trees.
+        """
+        slopes, values, empty = zip(*(tree.slopes(x, label, self.loss) for tree in self.trees), strict=True)
+        largest = max(*values, *empty)  # subtracted, so that very small probabilities do not underflow
+        end, start = np.array(values) - largest, np.array(empty) - largest  # [n_trees] ln P
+        total = compute_secant_slope(np.exp, np.logaddexp.reduce(start), np.logaddexp.reduce(end))
+        shares = compute_secant_slope(np.exp, start, end) / total  # [n_trees]
+        out: NDArray[np.float64] = shares @ np.stack(slopes)
+        return out
+
+    def _state(self) -> State:
+        out: State = {"log_propensity": self._log_propensity, "tail": np.array([self.chosen_tail], np.float32)}
+        for number, linear in enumerate(self.trees):
+            out |= {f"{number}.{name}": array for name, array in linear.state().items()}
+        return out
+
+    def _restore(self, state: State) -> None:
+        self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
+        n_trees = sum(name.endswith(".n_children") for name in state)
+        self.trees = [LinearTree.from_state(extract_part(state, f"{number}.")) for number in range(n_trees)]

@@ -1,0 +1,88 @@
+"""Making text encoders: by name, from pretrained weights, or from saved arrays.
+
+From scratch: ``bag`` is the mean of token vectors, ``gru`` and ``lstm`` are bidirectional, ``transformer`` is a small one,
+``xlnet`` has XLNet's relative positions. Any other name is a pretrained model: of an installed package (``minilm``,
+``wordllama``), in a folder, or in the hub's cache (``features.pretrained``).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from longtail.errors import SettingError
+from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS, find_pretrained_folder
+from longtail.nn.encoders import HEAD_DIM, BagEncoder, RecurrentEncoder, TextEncoder, TransformerEncoder
+from longtail.nn.hugging_face import load_hugging_face, make_hugging_face
+from longtail.state import State
+
+
+def make_encoder(
+    name: str, n_tokens: int, *, width: int = 256, layers: int = 2, token_width: int | None = None, dropout: float = 0.0
+) -> TextEncoder:
+    """Make the encoder of a name.
+
+    :param width: Dimension of the vectors, for encoders from scratch; ``layers`` and ``token_width`` likewise.
+    :param dropout: For pretrained encoders.
+    """
+    if name in SCRATCH_ENCODERS:
+        return make_untrained(name, n_tokens, width, layers, token_width)
+    return load_pretrained(name, dropout)
+
+
+def make_untrained(kind: str, n_tokens: int, width: int, layers: int, token_width: int | None = None) -> TextEncoder:
+    """Make an encoder with random weights. token_width: dimension of the token vectors of gru and lstm, if not width."""
+    check_size(width, layers)
+    if kind == "bag":
+        return BagEncoder(n_tokens, width)
+    if kind in ("gru", "lstm"):
+        return RecurrentEncoder(kind, n_tokens, width, layers, token_width)
+    if kind == "transformer":
+        return TransformerEncoder(n_tokens, width, layers)
+    sizes = {"vocab_size": n_tokens, "d_model": width, "n_layer": layers, "d_inner": 4 * width}
+    return make_hugging_face({"model_type": "xlnet", **sizes, "n_head": max(width // HEAD_DIM, 1), "dropout": 0.0})
+
+
+def check_size(width: int, layers: int) -> None:
+    """Refuse sizes that an encoder from scratch cannot have."""
+    if width < 2 or width % 2 or (width > HEAD_DIM and width % HEAD_DIM) or layers < 1:
+        hint = f"It needs at least one layer and an even width; a width above {HEAD_DIM} must be a multiple of {HEAD_DIM}"
+        raise SettingError(f"an encoder of {layers} layers and width {width}", hint=hint)
+
+
+def load_pretrained(name: str, dropout: float = 0.0) -> TextEncoder:
+    """Load an encoder with pretrained weights. Dropout is off by default: it is slow on CPUs."""
+    folder = find_pretrained_folder(name)
+    return _load_static(folder / STATIC_VECTORS[name]) if name in STATIC_VECTORS else load_hugging_face(folder, dropout)
+
+
+def _load_static(path: Path) -> BagEncoder:
+    """Token vectors from a safetensors file."""
+    from safetensors.torch import load_file
+
+    (weight,) = load_file(path).values()
+    bag = BagEncoder(*weight.shape)
+    bag.table.weight.data.copy_(weight)
+    return bag
+
+
+def encoder_to_arrays(encoder: TextEncoder) -> State:
+    """An encoder as plain arrays."""
+    weights = {f"weights.{name}": value.detach().cpu().numpy() for name, value in encoder.state_dict().items()}
+    return {"spec": np.frombuffer(json.dumps(encoder.spec).encode(), np.uint8), **weights}
+
+
+def encoder_from_arrays(state: State) -> TextEncoder:
+    """Build the encoder that ``encoder_to_arrays`` saved."""
+    spec = json.loads(state["spec"].tobytes())
+    if spec["kind"] == "hugging-face":
+        encoder: TextEncoder = make_hugging_face(spec["config"])
+    else:
+        sizes = spec["width"], spec.get("layers", 1), spec.get("token_width")
+        encoder = make_untrained(spec["kind"], spec["n_tokens"], *sizes)
+    weights = {n.removeprefix("weights."): torch.tensor(a) for n, a in state.items() if n.startswith("weights.")}
+    encoder.load_state_dict(weights)
+    return encoder.eval()

@@ -1,0 +1,95 @@
+"""Reproduce recipes: train as a recipe says, evaluate once on the test data, compare with what it expects."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from longtail.comparison.candidates import Candidate
+from longtail.comparison.results import evaluate_runs
+from longtail.comparison.runs import ComparisonTask, hash_data, run_one
+from longtail.data.read import BUILTIN
+from longtail.errors import DataError, LongtailError
+from longtail.html import format_table
+from longtail.progress import Progress, resolve_progress
+from longtail.recipes.corpus import find_files, read_parts
+from longtail.recipes.files import Figures
+from longtail.recipes.recipe import METRICS, Recipe, find_recipe, read_recipe, record, remove_figures
+
+_COST_NAMES = {"training CPU": "train CPU-s", "size": "model MB", "training memory": "peak MB"}
+
+
+@dataclass(frozen=True, repr=False)
+class Reproduction:
+    """What a recipe gave, next to what it expects."""
+
+    recipe: Recipe
+    values: Figures
+    cost: Figures
+
+    @property
+    def holds(self) -> dict[str, bool]:
+        """For each expected metric: whether it differs by no more than the tolerance."""
+        limit = self.recipe.tolerance
+        return {name: abs(self.difference(name)) <= limit for name in self.recipe.expected}
+
+    def difference(self, metric: str) -> float:
+        """The measured value minus the expected one, in the two decimals in which both are shown."""
+        return round(round(self.values[metric], 2) - round(self.recipe.expected[metric], 2), 2)
+
+    def __repr__(self) -> str:
+        """The name of the recipe and how many metrics hold."""
+        held = sum(self.holds.values())
+        return f"Reproduction({self.recipe.name}: {held} of {len(self.holds)} metrics within {self.recipe.tolerance:g})"
+
+    def _repr_html_(self) -> str:
+        expected = self.recipe.expected
+        rows = [[name, expected.get(name, "–"), value] for name, value in self.values.items()]
+        return format_table(rows, [self.recipe.name, "expected", "measured"])
+
+
+def reproduce(
+    recipe: str | Path | Recipe,
+    *,
+    record_values: bool = False,
+    threads: int | None = None,
+    progress: Progress | bool | None = None,
+) -> Reproduction:
+    """Train as a recipe says and evaluate once on its test data.
+
+    :param recipe: The name of a recipe that comes with longtail (``plt.pydoc``), a recipe file, or a ``Recipe``.
+    :param record_values: Whether to write the measured values into the recipe file as the expected ones.
+    :param threads: Threads. None: all cores.
+    :param progress: Whether to show progress bars. None: in terminals and notebooks.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = read_recipe(find_recipe(str(recipe)))
+    check_recipe(recipe, record_values=record_values)
+    display = resolve_progress(progress)
+    with tempfile.TemporaryDirectory() as folder:
+        train, test = read_parts(recipe.corpus, Path(folder), str(recipe.path))
+        task = ComparisonTask(train, test, None, recipe.seed, threads)
+        hashes = {"train": hash_data(train), "test": hash_data(test)}
+        candidate = Candidate(recipe.name, recipe.method_spec)
+        run = run_one(task, candidate, hashes, Path(folder), recipe.name, display)
+        if run.failure:
+            raise LongtailError(run.failure, where=str(recipe.path))
+        (result,) = evaluate_runs(task, [run]).results
+    cost = {short: result.costs[name] for name, short in _COST_NAMES.items() if name in result.costs}
+    found = Reproduction(recipe, {name: result.values[name] for name in METRICS}, cost)
+    if record_values:
+        record(recipe, found.values, found.cost)
+    return found
+
+
+def check_recipe(recipe: Recipe, *, record_values: bool = False) -> None:
+    """Raise an error for a recipe that cannot be reproduced, before anything is trained."""
+    if not recipe.corpus.startswith(BUILTIN):
+        find_files(recipe.corpus, str(recipe.path))
+    if record_values:
+        remove_figures(recipe)
+    elif not recipe.expected:
+        raise DataError(
+            "the recipe expects nothing", where=str(recipe.path), hint="Record the measured values with --record"
+        )

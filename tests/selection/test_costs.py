@@ -1,0 +1,118 @@
+"""Cost estimates grow with the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longtail.selection.costs import (
+    BLEND_ATTENTION,
+    Cost,
+    cost_models,
+    estimate,
+    estimate_minutes,
+    is_blend_of_trees,
+    read_constants,
+)
+from longtail.selection.machine import Machine, free_memory, measure_machine
+from longtail.selection.profile import Profile, Terms
+
+NAMES = [*cost_models(), "blend", BLEND_ATTENTION]
+
+
+def make_profile(n_samples: int = 5000, n_labels: int = 300, labels_per_sample: int = 3, words: int = 40) -> Profile:
+    """Texts with a vocabulary of the size that English texts have."""
+    n_terms = round(30 * (n_samples * words) ** 0.55)
+    return Profile(
+        n_samples=n_samples,
+        n_labels=n_labels,
+        n_pairs=n_samples * labels_per_sample,
+        n_distinct=n_labels**0.2 * (n_samples * labels_per_sample) ** 0.8,  # labels of one frequency
+        n_cooccurrences=n_samples * labels_per_sample**2,
+        median_samples=20,
+        rare=0.1,
+        n_bytes=6 * words * n_samples,
+        unigrams=Terms(n_terms, n_samples * words),
+        bigrams=Terms(5 * n_terms, 2 * n_samples * words),
+        lengths=(words / 2, words, 1.5 * words),
+    )
+
+
+def all_of(cost: Cost) -> tuple[float, ...]:
+    return cost.seconds, cost.memory, cost.size
+
+
+def never_less(small: Profile, large: Profile) -> None:
+    for name in NAMES:
+        if name == "blend" and is_blend_of_trees(small) != is_blend_of_trees(large):
+            continue  # other members
+        for less, more in zip(
+            all_of(estimate(name, small, Machine())), all_of(estimate(name, large, Machine())), strict=True
+        ):
+            assert 0 < less <= more * (1 + 1e-9), name
+
+
+@given(st.integers(200, 10**6), st.floats(1, 8), st.sampled_from([50, 500, 3000, 30_000]))
+def test_more_samples_are_never_cheaper(n: int, times: float, n_labels: int) -> None:
+    never_less(make_profile(n, n_labels), make_profile(int(n * times), n_labels))
+
+
+@given(st.integers(200, 10**5), st.integers(1, 300), st.floats(1, 10))
+def test_longer_texts_are_never_cheaper(n: int, words: int, times: float) -> None:
+    never_less(make_profile(n, words=words), make_profile(n, words=int(words * times)))
+
+
+@pytest.mark.parametrize("between", [(10, 250), (600, 2000), (2100, 4000), (4200, 40_000), (51_000, 10**6)])
+def test_more_labels_are_never_cheaper_where_the_methods_stay_the_same(between: tuple[int, int]) -> None:
+    few, many = between
+    p = make_profile(50_000, few, labels_per_sample=5)
+    for name in set(NAMES) - {"hierarchicalxc"}:  # it merges fewer pairs of labels where those are rarer
+        assert estimate(name, p, Machine()).seconds <= estimate(name, replace(p, n_labels=many), Machine()).seconds, name
+
+
+def test_a_machine_twice_as_fast_takes_half_the_time() -> None:
+    p = make_profile()
+    for name in NAMES:
+        slow, fast = (estimate(name, p, Machine(speed, speed)) for speed in (1.0, 2.0))
+        assert fast.seconds == pytest.approx(slow.seconds / 2) and all_of(fast)[1:] == all_of(slow)[1:]
+
+
+def test_threads_help_linear_methods_more_than_networks() -> None:
+    cost = Cost(600, 1, 1)
+    assert estimate_minutes("ovr", cost, 1) == estimate_minutes("glas", cost, 1) == 10
+    assert 2.5 < estimate_minutes("ovr", cost, 4) < estimate_minutes("glas", cost, 4) < 10
+
+
+def test_a_blend_costs_more_than_its_members() -> None:
+    p = make_profile()
+    blend, tree, vectors = (estimate(name, p, Machine()) for name in ("blend", "plt", "glas"))
+    assert blend.seconds == pytest.approx(1.9 * (tree.seconds + vectors.seconds))
+    assert blend.size == tree.size + vectors.size and blend.memory > vectors.memory
+
+
+def test_a_blend_with_attention_is_mostly_attention() -> None:
+    p = make_profile()
+    blend, attention = (estimate(name, p, Machine()) for name in (BLEND_ATTENTION, "lightattention"))
+    assert 0.6 * 1.9 < blend.seconds / attention.seconds < 2 * 0.6 * 1.9
+    assert blend.memory > attention.memory and blend.size > attention.size + estimate("plt", p, Machine()).size
+
+
+def test_a_blend_for_many_labels_has_no_network() -> None:
+    few, many = (estimate("blend", make_profile(50_000, n_labels), Machine()) for n_labels in (4096, 4097))
+    assert many.seconds < few.seconds and many.memory < few.memory
+    assert many.seconds > 1.9 * estimate("plt", make_profile(50_000, 4097), Machine()).seconds
+
+
+def test_one_vs_rest_computed_by_hand() -> None:
+    p = make_profile(1000, 100, words=10)
+    expected = cost_models()["ovr"].seconds[0] * 10_000 / 1e6 + cost_models()["ovr"].seconds[1] * 20_000 * 100 / 1e9
+    assert estimate("ovr", p, Machine()).seconds == pytest.approx(expected)
+
+
+def test_the_measured_speed_is_plausible() -> None:
+    machine, free = measure_machine(**read_constants()["machine"]), free_memory()
+    assert 0.02 < machine.sparse < 50 and 0.02 < machine.dense < 50
+    assert free is None or 0.05 < free < 10**5
