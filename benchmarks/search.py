@@ -32,10 +32,8 @@ N_QUERIES, N_SLOW_QUERIES, N_WARM_UP = 500, 60, 20  # slow: where every score is
 N_SAMPLE_QUERIES = 1000  # training samples from which LabelIndex learns how far to search
 ROUNDING = 1e-5  # of scores, relative
 GOAL = 0.99  # recall@10 that every approximate index has to reach
-PROBES, WIDTHS = (
-    (4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512),
-    (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048),
-)
+PROBES = (4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # cells searched by faiss
+WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)  # candidates of HNSW searches
 M, EF_CONSTRUCTION = 16, 80  # of both HNSW graphs
 Search = Callable[[np.ndarray], np.ndarray]
 

@@ -47,7 +47,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
 def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
     (example,) = blocks("python")
     assert len([line for line in example.splitlines() if line.strip()]) <= 8
-    printed, shown = run([sys.executable, "-c", example], tmp_path).splitlines(), blocks("")[0].splitlines()
+    printed, shown = run([sys.executable, "-c", example], tmp_path).splitlines(), blocks("text")[0].splitlines()
     assert [line.split()[0] for line in printed[1:]] == [line.split()[0] for line in shown[1:]]
     # The corpus is built from the installed packages, so the numbers are those of Python 3.11 and constraints.txt.
     if sys.version_info[:2] == (3, 11):

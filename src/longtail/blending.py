@@ -13,7 +13,7 @@ from longtail.metrics.sets import choose_threshold
 from longtail.models.blend.model import Blend
 from longtail.pipeline import Pipeline
 from longtail.spec import MethodSpec, join_specs
-from longtail.tagger.inputs import align_data, check_inputs, to_dataset
+from longtail.tagger.inputs import prepare_data, to_dataset
 from longtail.tagger.tagger import THRESHOLD_K, Tagger, load
 
 
@@ -44,8 +44,8 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
     for tagger in members[1:]:
         known = known.extend(tagger.labels.names)
     label_ids = [np.array([known.ids[name] for name in tagger.labels.names], np.int32) for tagger in members]
-    aligned = align_data(to_dataset(data, labels, text=text), known)
-    inputs, Y = check_inputs(aligned.inputs, reads_texts), aligned.Y[:, : len(known)]
+    inputs, Y = prepare_data(to_dataset(data, labels, text=text), known, reads_texts)
+    Y = Y[:, : len(known)]
     spec = MethodSpec("blend", settings={"members": join_specs(tagger.spec for tagger in members), "label_names": False})
     pipeline = Pipeline(spec)
     pipeline.model = Blend.from_members([tagger.pipeline for tagger in members], label_ids, (inputs, Y))

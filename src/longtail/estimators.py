@@ -24,7 +24,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets, type_of_target  # type: ignore[import-untyped]
     from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 except ImportError as error:
-    raise MissingExtra("scikit-learn 1.6 or newer", "sklearn", "longtail's scikit-learn estimators") from error
+    raise MissingExtra("scikit-learn 1.6 or newer", "sklearn", "scikit-learn support") from error
 
 MAX_DENSE_CELLS = 10**8  # scores that ``predict_proba`` and ``decision_function`` return at most
 

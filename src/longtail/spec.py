@@ -81,6 +81,8 @@ class MethodSpec:
         """
         if preset is not None and self.preset not in (None, preset):
             raise SettingError(f'"{self}" names a preset, and preset is "{preset}"', hint="Give the preset once")
+        if preset is None and not settings:
+            return self
         return type(self)(self.method, preset or self.preset, {**self.settings, **(settings or {})})
 
     def __str__(self) -> str:

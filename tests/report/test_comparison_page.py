@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from longtail.comparison.results import Comparison, Disagreement, Example, MethodResult
 from longtail.metrics.intervals import PairedDifference
+from longtail.report import comparison_page
 from longtail.report.axes import make_linear_axis, make_log_axis, spread_out
 from longtail.report.charts import N_COLOURS, ChartPoint, draw_scatter
 from longtail.report.comparison import render_comparison, summarise
@@ -128,6 +130,25 @@ def test_methods_with_long_names_have_numbers_in_charts_and_full_names_in_a_lege
     assert [number for _, number in keys] == [str(i) for i in range(1, 11)]
     labels = set(re.findall(r'<text class="name"[^>]*>([^<]*)</text>', page))
     assert labels == {str(i) for i in range(1, 11)}
+
+
+def test_every_series_has_a_different_colour_that_can_be_read_in_both_modes() -> None:
+    light, dark = Path(comparison_page.__file__).with_name("page.css").read_text().split("prefers-color-scheme: dark")
+    for style in (light, dark):
+        colours = dict(re.findall(r"--(c\d+|card): #(\w+);", style))
+        card = measure_luminance(colours.pop("card"))
+        assert len(colours) == len(set(colours.values())) == N_COLOURS
+        for colour in colours.values():
+            low, high = sorted((card, measure_luminance(colour)))
+            assert (high + 0.05) / (low + 0.05) >= 4.5  # the contrast of WCAG 2, level AA
+
+
+def measure_luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it, of a colour with three or six hexadecimal digits."""
+    digits = colour if len(colour) == 6 else "".join(2 * digit for digit in colour)
+    channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_a_few_methods_with_short_names_need_no_legend() -> None:

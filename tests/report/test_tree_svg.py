@@ -52,6 +52,12 @@ def test_the_first_children_of_a_very_wide_root_are_drawn() -> None:
     assert found == [*(f"n{i}" for i in range(10)), "… 90 more"]
 
 
+def test_the_drawing_is_wide_enough_for_wide_characters() -> None:
+    tree = LabelTree(np.array([2, 0, 0]), np.array([-1, 0, 1]))
+    narrow, wide = (float(ET.fromstring(draw_tree(tree, [name, "sea"])).attrib["width"]) for name in ("iron", "銅鉄金銀"))
+    assert wide - narrow == 4 * 7.5
+
+
 def test_a_closed_node_lists_its_most_frequent_labels() -> None:
     tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2]))
     counts = np.array([9, 3, 5], np.int32)

@@ -132,7 +132,7 @@ def methods(arguments: Namespace) -> None:
 
 
 def _render_settings(settings: dict[str, Any]) -> str:
-    return " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
+    return " ".join(f"{name}={'none' if value is None else json.dumps(value)}" for name, value in settings.items())
 
 
 def _render_labels(result: Evaluation, tagger: Tagger, data: Dataset) -> str:

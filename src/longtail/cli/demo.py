@@ -17,14 +17,14 @@ from longtail.progress import Display
 from longtail.registry import model_class
 
 LINEAR_METHODS = "popularity,ovr,plt"  # no torch, so the first table is there within a minute
-# The six systems of the papers, with settings small enough for two cores; one line each on what it is.
+# The six systems of the papers, with settings small enough for two cores -> their names.
 PAPER_METHODS = {
     "hierarchicalxc": "HierarchicalXC",
     "neuralxc+epochs=10": "NeuralXC",
     "glas+epochs=10": "GLaS",
     "secseq+epochs=10": "SeCSeq",
-    "aplc+epochs=10": "APLC-XLNet, with a bag of word pieces as its encoder",
-    "lightattention+epochs=4+word_dim=64": "LightAttention",
+    "aplc+epochs=20": "APLC-XLNet, with a bag of word pieces as its encoder",
+    "lightattention+epochs=6+word_dim=64": "LightAttention",
 }
 EXAMPLE = "Draw random samples from a normal distribution.\n"
 
@@ -33,14 +33,14 @@ def demo(arguments: Namespace) -> None:
     """Build the embedded corpus, compare methods on it, and predict the labels of an example with the best one."""
     out, display = Path(arguments.out), Display()
     train, test, example = (str(out / name) for name in ("train.jsonl", "test.jsonl", "example.txt"))
-    display.say("Which parameters does a function have, judging by its documentation? A corpus from Python's own packages:")
+    display.say("The task: predict the parameters of a Python function from its documentation, here of installed packages.")
     if not (Path(train).exists() and Path(test).exists()):
         _run_step("split", "builtin:pydoc", "--test", "0.2", "--out", str(out))
     compare = ("compare", train, test, "--out", str(out), "--methods")
     methods = LINEAR_METHODS
     result = _run_step(*compare, methods)
     if not arguments.quick:
-        display.say("\nThe six systems of the papers, with small settings:")
+        display.say("\nThe six systems of the papers, with settings small enough for this demo:")
         for spec, name in PAPER_METHODS.items():
             summary = (model_class(spec.partition("+")[0]).__doc__ or "").split("\n")[0]
             display.say(f"  {name}: {summary}")

@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
             message = f'there is no command "{word}". {suggest(word, self.commands())}'
         elif "unrecognized arguments" in message:
             parsers = [self, *self.commands().values()]
-            options = {o for p in parsers for a in p._actions for o in a.option_strings if o.startswith("--")}
+            options = {o for p in parsers for a in p._actions for o in a.option_strings if o.startswith("--")} - {word}
             message = f"{message}. {suggest(word, options)}" if word.startswith("-") else message
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 

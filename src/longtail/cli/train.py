@@ -27,7 +27,8 @@ def train(arguments: Namespace) -> None:
     """Train a tagger and save it."""
     display, tagger = Display(), None
     if arguments.method != AUTO:
-        tagger = _parse_spec(arguments).build(arguments.seed, arguments.threads)  # reports wrong settings at once
+        spec = MethodSpec.parse(arguments.method, arguments.set).override(arguments.preset)
+        tagger = spec.build(arguments.seed, arguments.threads)  # reports wrong settings before the data is read
     elif arguments.set or arguments.preset:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
     check_target(Path(arguments.out))
@@ -49,13 +50,6 @@ def choose(arguments: Namespace) -> None:
     spec = _choose_method(data, budget, arguments, display, show)
     if arguments.out:
         _fit_and_save(spec.build(arguments.seed, arguments.threads), data, None, arguments, display)
-
-
-def _parse_spec(arguments: Namespace) -> MethodSpec:
-    spec = MethodSpec.parse(arguments.method, arguments.set)
-    if arguments.preset and spec.preset:
-        raise SettingError(f'--method names the preset "{spec.preset}" already', hint="Leave --preset out")
-    return MethodSpec(spec.method, arguments.preset or spec.preset, spec.settings)
 
 
 def _choose_method(

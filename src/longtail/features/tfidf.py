@@ -31,12 +31,12 @@ class TfidfSettings(Settings):
     """Settings of TF-IDF features."""
 
     ngrams: int = setting("Longest n-gram: terms are runs of 1 to this many words.", default=2, positive=True)
-    min_df: int = setting("Fewest texts that a term must occur in.", default=2, positive=True)
+    min_df: int = setting("Minimum number of texts in which a term must occur.", default=2, positive=True)
     max_features: int | None = setting(
         "Keep only this many terms, those of the most texts. None: all.", default=None, positive=True
     )
     sublinear: bool = setting("Use 1 + ln tf in place of tf.", default=True)
-    min_chars: int = setting("Shortest word that counts, in characters.", default=1, positive=True)
+    min_chars: int = setting("Minimum length of a word, in characters; shorter words are skipped.", default=1, positive=True)
     threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
 
 
@@ -87,14 +87,14 @@ class Tfidf(TfidfSettings):
     def transform(self, texts: Sequence[str]) -> sp.csr_array:
         """The vectors of texts [n, n_features]; a text without known terms has an empty row."""
 
-        def vectors(part: slice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        def compute_part(part: slice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
             text, offsets = convert_to_bytes(texts[part])
             indptr = np.empty(len(offsets), np.int32)
             options = (self.min_chars, self.ngrams, self.sublinear)
             return indptr, *terms.weight_terms(text, offsets, *options, self.keys, self.ids, self.idf, indptr)
 
         slices = split_in_chunks([len(text) for text in texts])
-        parts = list(map_parallel(vectors, slices, self.threads if len(slices) > 1 else 1))
+        parts = list(map_parallel(compute_part, slices, self.threads if len(slices) > 1 else 1))
         if not parts:
             return sp.csr_array((0, self.n_features), dtype=np.float32)
         counts = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
@@ -117,7 +117,7 @@ class Tfidf(TfidfSettings):
         return {"terms": self.terms, "offsets": self.offsets, "idf": self.idf}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Tfidf:
-        """The inverse of ``state``."""
+        """Restore what ``state`` returned."""
         self.terms, self.offsets, self.idf = state["terms"], state["offsets"], state["idf"]
         self._index()
         return self

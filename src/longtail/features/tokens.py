@@ -129,7 +129,7 @@ class Tokens(TokensSettings):
         return {"tokenizer": np.frombuffer(self.tokenizer.to_str().encode(), np.uint8)}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Tokens:
-        """The inverse of ``state``."""
+        """Restore what ``state`` returned."""
         self._set(_import_tokenizers().Tokenizer.from_str(state["tokenizer"].tobytes().decode()))
         return self
 

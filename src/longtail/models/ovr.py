@@ -10,36 +10,22 @@ from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, kernel, map_parallel
 from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
+from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
 from longtail.model import Model, Valid
 from longtail.progress import Progress
 from longtail.search.topk_kernels import ROWS_PER_CALL, insert_topk, make_empty_topk
-from longtail.settings import MAX_SEED, Settings, setting, settings
+from longtail.settings import settings
 from longtail.state import State
 from longtail.topk import TopK
 
 
 @settings
-class OneVsRestSettings(Settings):
-    """Settings of one-vs-rest."""
+class OneVsRestSettings(LossSettings):
+    """Settings of one-vs-rest. Scores are margins with the squared hinge loss and probabilities with the logistic loss."""
 
-    loss: str = setting(
-        "Loss: squared_hinge (scores are margins) or logistic (scores are probabilities).",
-        default="squared_hinge",
-        paper="squared_hinge",
-        choices=SOLVERS,
-    )
-    C: float = setting("Weight of the loss against the regulariser, as in liblinear.", default=1.0, paper="1", positive=True)
-    prune: float = setting("Weights whose magnitude is below this are dropped.", default=0.05, paper="0.01", minimum=0)
-    eps: float = setting(
-        "Tolerance: stop after a pass in which no projected gradient (logistic: no error of a logit) was larger.",
-        default=0.1,
-        paper="0.1 (liblinear)",
-        positive=True,
-    )
-    max_passes: int = setting("Maximum number of passes over the training data.", default=100, positive=True)
-    seed: int = setting("Seed of the order in which samples are visited.", default=0, minimum=0, maximum=MAX_SEED)
-    threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
+    prune: float = 0.05
+    eps: float = 0.1
 
 
 class OneVsRest(OneVsRestSettings, Model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
+from math import log, log2
 from typing import TypeVar
 
 from longtail.nn.schedule import SCHEDULES
@@ -50,6 +50,15 @@ class TrainingPlan:
     epochs: int
     rate: float
     average_from: int = 0  # first epoch that stochastic weight averaging includes
+
+
+def choose_batch(n_samples: int, smallest: int, largest: int, steps: int = 128) -> int:
+    """A power of two that gives about ``steps`` batches per epoch, within limits: few samples need small batches.
+
+    >>> choose_batch(1_000, 16, 64), choose_batch(5_000, 16, 64), choose_batch(10**6, 16, 64)
+    (16, 32, 64)
+    """
+    return int(min(max(2 ** round(log2(n_samples / steps)), smallest), largest))
 
 
 def nearest_row(table: Mapping[tuple[int, int], _Row], n_samples: int, n_labels: int) -> _Row:

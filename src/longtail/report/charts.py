@@ -15,9 +15,9 @@ from math import ceil
 from longtail.report.axes import Scale, make_linear_axis, make_log_axis, make_scale, pad_range, spread_out
 
 N_COLOURS, _N_SHAPES = 12, 4
-_WIDTH, _HEIGHT = 400.0, 300.0  # pixels, like all lengths here
+_WIDTH, _HEIGHT = 400.0, 310.0  # pixels, like all lengths here
 _CHAR_WIDTH, _LINE_HEIGHT = 8.0, 15  # of the bold labels
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 14, 46  # margins
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 30, 46  # margins
 _EDGE_HEIGHT = 24  # for points that are far below the others
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -197,11 +197,9 @@ def _draw_frame(width: float, height: float, axes: _Axes) -> list[str]:
         at, text = f"{x(value):.1f}", escape(axes.show(value))
         out.append(f'<line class="axis" x1="{at}" x2="{at}" y1="{bottom:.1f}" y2="{bottom + 4:.1f}"/>')
         out.append(f'<text class="tick" x="{at}" y="{bottom + 18:.1f}" text-anchor="middle">{text}</text>')
-    centre, middle = (_LEFT + right) / 2, (_TOP + bottom) / 2
-    below = f'x="{centre:.1f}" y="{height - 8:.1f}" text-anchor="middle"'
+    below = f'x="{(_LEFT + right) / 2:.1f}" y="{height - 8:.1f}" text-anchor="middle"'
     out.append(f'<text class="title" {below}>{escape(axes.x_title)}</text>')
-    turned = f'transform="rotate(-90 12 {middle:.1f})" text-anchor="middle"'
-    out.append(f'<text class="title" x="12" y="{middle:.1f}" {turned}>{escape(axes.y_title)}</text>')
+    out.append(f'<text class="title" x="2" y="12">{escape(axes.y_title)}</text>')  # above the axis: ticks may be long
     return out
 
 

@@ -15,8 +15,9 @@ def render_check(checkup: CheckReport) -> str:
     lines = [f"{name:<22}{value}" for name, value in checkup.facts.items()]
     lines += ["", f"{'samples per label':<18}{'labels':>9}{'assignments':>13}"]
     largest = max(labels for _, labels, _ in checkup.curve)
-    lines += [f"{name:<18}{n:>9,}{total:>13,}  {render_bar(n, largest)}" for name, n, total in checkup.curve]
-    lines += ["", f"{len(checkup.findings)} findings" if checkup.findings else "No problems found."]
+    lines += [f"{name:<18}{n:>9,}{total:>13,}  {render_bar(n, largest)}".rstrip() for name, n, total in checkup.curve]
+    n_findings = len(checkup.findings)
+    lines += ["", f"{n_findings} finding{'s' if n_findings > 1 else ''}:" if n_findings else "No problems found."]
     for finding in checkup.findings:
         lines.append("")
         lines.append(f"• {finding.what}" if finding.count is None else f"• {finding.count:,} × {finding.what}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longtail.comparison.results import MIN_SHARE_OF_BEST, SIGNIFICANCE_LEVEL, Comparison, MethodResult
+from longtail.labelspace.frequency import FREQUENCY_MEANINGS
 from longtail.progress import format_duration
 from longtail.report.text import render_table
 
@@ -38,9 +39,14 @@ def render_comparison(result: Comparison) -> str:
         slices = list_slices(done[0])
         deepest = f"recall@{max(result.ks)}"
         rows = [[e.name, *(f"{e.slices[name][deepest]:.2f}" for name in slices)] for e in done]
-        parts.append(render_table([deepest, *slices], rows))
+        meanings = ", ".join(f"{name} {FREQUENCY_MEANINGS[name]}" for name in slices)
+        parts.append(f"{render_table([deepest, *slices], rows)}\nLabels by training samples: {meanings}")
         rows = [[e.name, *(format_cost(e, name) for name in COST_TITLES)] for e in done]
-        parts.append(render_table(["method", *list_cost_titles(result)], rows))
+        kind = "text" if result.facts["kind"] == "texts" else "sample"
+        parts.append(
+            render_table(["method", *list_cost_titles(result)], rows)
+            + f"\nlatency: time to predict one {kind}, median (p50) and 99th percentile (p99); memory: peak of the process"
+        )
     parts += [f"{e.name} failed: {e.failure}" for e in result.results if e.failure]
     parts += [f"{e.name}: {note}" for e in done for note in e.notes]
     return "\n\n".join(parts)

@@ -8,11 +8,11 @@ from longtail.comparison.results import MAX_TRUE_LABELS, Comparison, Disagreemen
 from longtail.report.comparison import join_words
 from longtail.report.page_parts import (
     break_long,
+    render_html_table,
     render_method_cell,
     render_name,
     render_number,
     render_section,
-    render_table,
 )
 
 
@@ -28,7 +28,7 @@ def render_disagreements(result: Comparison) -> str:
         )
         rows.append(render_method_cell(result, entry) + cells)
     header = ["same first label, %", *(render_number(result, e) for e in result.done)]
-    table = render_table("Samples with the same first label, in percent", header, rows)
+    table = render_html_table("Samples with the same first label, in percent", header, rows)
     kind = "text" if result.facts["kind"] == "texts" else "sample"
     words = (
         f"For how many {kind}s two methods predict the same first label; then {kind}s whose first label only some methods "

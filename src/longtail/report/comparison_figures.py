@@ -98,7 +98,7 @@ def render_training(result: Comparison) -> str:
             if segments:
                 line = ChartLine("", segments, result.results.index(e), e.name)
                 name = f"{title} of {e.name} by epoch"
-                charts.append(draw_lines(name, [line], "epoch", title, height=220.0, from_zero=False, marked=False))
+                charts.append(draw_lines(name, [line], "epoch", title, height=230.0, from_zero=False, marked=False))
         seconds = sum(row.get("seconds", 0.0) for row in e.history)
         words = f"{len(e.history)} epochs, {seconds:,.0f} s"
         panels.append(render_figure(e.name, f'<div class="pair">{"".join(charts)}</div>', escape(words)))

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from longtail.comparison.results import SIGNIFICANCE_LEVEL, Comparison, MethodResult
+from longtail.metrics.ranking import RANKING_METRICS
 from longtail.report.comparison import (
     BEST,
     COST_TITLES,
@@ -21,10 +22,9 @@ from longtail.report.comparison import (
 )
 from longtail.report.comparison_examples import render_disagreements
 from longtail.report.comparison_figures import render_precision, render_rare_labels, render_trade_offs, render_training
-from longtail.report.page_parts import break_long, render_method_cell, render_section, render_table
+from longtail.report.page_parts import break_long, render_html_table, render_method_cell, render_section
 
 _STYLE = Path(__file__).with_name("page.css")
-_RANKING_METRICS = ("P", "nDCG", "recall", "PSP", "PSnDCG")
 
 
 def render_page(result: Comparison) -> str:
@@ -86,7 +86,7 @@ def _render_accuracy(result: Comparison) -> str:
         f"worse (paired randomisation test, p ≥ {SIGNIFICANCE_LEVEL:g}). Small numbers are 95 % confidence intervals. All "
         "values are percentages. PSP (propensity-scored precision) counts rare labels more."
     )
-    return render_section("Accuracy", words, render_table("Accuracy", ["method", *metrics], rows))
+    return render_section("Accuracy", words, render_html_table("Accuracy", ["method", *metrics], rows))
 
 
 def _render_costs(result: Comparison) -> str:
@@ -106,16 +106,16 @@ def _render_costs(result: Comparison) -> str:
         "Python and the data, in training and in prediction. Size: on disk. The best value of a column is marked, among "
         "methods that are at least half as accurate as the best."
     )
-    return render_section("Costs", words, render_table("Costs", ["method", *list_cost_titles(result)], rows))
+    return render_section("Costs", words, render_html_table("Costs", ["method", *list_cost_titles(result)], rows))
 
 
 def _render_all_metrics(result: Comparison) -> str:
     """Every metric at every k, with intervals."""
     tables = []
-    for name in _RANKING_METRICS:
+    for name in RANKING_METRICS:
         metrics = [f"{name}@{k}" for k in result.ks]
         rows = [render_method_cell(result, e) + "".join(_render_metric(e, m) for m in metrics) for e in result.done]
-        tables.append(render_table(name, ["method", *metrics], rows))
+        tables.append(render_html_table(name, ["method", *metrics], rows))
     return f'<details><summary>All metrics</summary><div class="pair">{"".join(tables)}</div></details>'
 
 

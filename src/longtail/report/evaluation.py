@@ -6,25 +6,28 @@ from collections.abc import Sequence
 
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
 from longtail.metrics.evaluate import Evaluation
+from longtail.metrics.ranking import RANKING_METRICS
 from longtail.report.text import render_table
-
-_RANKING_METRICS = ("P", "nDCG", "recall", "PSP", "PSnDCG")
 
 
 def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     """Metrics at each k with 95 % intervals, set-based metrics, and slices by label frequency."""
     rows = []
-    for name in _RANKING_METRICS:
+    for name in RANKING_METRICS:
         cells = [name]
         for k in ks:
             low, high = result.intervals[f"{name}@{k}"]
             cells.append(f"{result.values[f'{name}@{k}']:.2f} [{low:.1f}, {high:.1f}]")
         rows.append(cells)
-    parts = [render_table([f"{result.n_samples:,} samples", *(f"@{k}" for k in ks)], rows)]
-    others = {name: value for name, value in result.values.items() if name.split("@")[0] not in _RANKING_METRICS}
-    parts.append("  ".join(f"{name} {value:.2f}" for name, value in others.items()))
+    table = render_table([f"{result.n_samples:,} samples", *(f"@{k}" for k in ks)], rows)
+    parts = [f"{table}\nPercentages with 95 % confidence intervals. PSP and PSnDCG give rare labels more weight."]
+    others = {name: value for name, value in result.values.items() if name.split("@")[0] not in RANKING_METRICS}
     deepest = max(ks)
-    header = ["labels by training samples", "labels", "true", f"recall@{deepest}", f"part of P@{deepest}"]
+    notes = f"coverage@{deepest}: labels predicted correctly at least once."
+    if any(name.endswith("F1") for name in others):
+        notes += " F1: of the labels whose score reaches the threshold."
+    parts.append("  ".join(f"{name} {value:.2f}" for name, value in others.items()) + f"\n{notes}")
+    header = ["labels by training samples", "labels", "occurrences", f"recall@{deepest}", f"part of P@{deepest}"]
     rows = [
         [
             f"{name} ({FREQUENCY_MEANINGS[name]})",
@@ -33,5 +36,6 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
         for name, slice_ in result.slices.items()
         if slice_["labels"]
     ]
-    parts.append(render_table(header, rows))
+    note = f"Occurrences in this data. The parts of P@{deepest} add up to P@{deepest}."
+    parts.append(f"{render_table(header, rows)}\n{note}")
     return "\n\n".join(parts)

@@ -28,21 +28,22 @@ def render_methods() -> str:
 def render_method(method: str) -> str:
     """A method with its presets and every setting: type, default, the paper's value, and what it does."""
     cls = model_class(method)
-    parts = [(cls.__doc__ or "").split("\n")[0], _render_presets(cls)]
+    parts = [(cls.__doc__ or "").split("\n")[0], _render_presets(method, cls)]
     parts.append(_render_settings("settings", [each for each in describe(cls) if each.name not in RUNTIME], cls))
     if cls.input == "features":
         own = set(cls.param_names())
         features = [each for each in describe(FeatureSettings) if each.name not in (*RUNTIME, *own)]
         parts.append(_render_settings("settings of the features", features, cls))
+    parts.append(f"To change a setting: --method {method} --set NAME=VALUE, or the spec {method}+NAME=VALUE.")
     return "\n\n".join(part for part in parts if part)
 
 
-def _render_presets(cls: type[Model]) -> str:
+def _render_presets(method: str, cls: type[Model]) -> str:
     lines = []
     for name, values in cls.presets.items():
         shown = " ".join(f"{key}={value}" for key, value in values.items()) or "the defaults"
         lines += textwrap.wrap(f"{name}: {shown}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    return "\n".join(["presets", *lines]) if lines else ""
+    return "\n".join([f"presets (use one with --preset NAME, or in a spec: {method}:NAME)", *lines]) if lines else ""
 
 
 def _render_settings(title: str, settings: list[Described], cls: type[Model]) -> str:

@@ -26,7 +26,7 @@ def render_figure(title: str, content: str, words: str = "") -> str:
     return f"<figure><figcaption><h3>{break_long(title)}</h3>{note}</figcaption>\n{content}</figure>"
 
 
-def render_table(caption: str, header: Sequence[str], rows: Sequence[str]) -> str:
+def render_html_table(caption: str, header: Sequence[str], rows: Sequence[str]) -> str:
     """A table that scrolls if it is too wide.
 
     :param header: Titles of the columns, as HTML.

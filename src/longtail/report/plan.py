@@ -69,8 +69,12 @@ def render_options(plan: Plan) -> str:
             continue
         amounts = [format_duration(60 * o.minutes), f"{format_number(o.cost.memory)} MB", f"{format_number(o.cost.size)} MB"]
         rows.append([f"{mark}{o.name}", *amounts, "yes" if o.fits else "no", o.reason])
-    note = f"Time, memory and size are estimates; P@1 was measured on {plan.rule.corpora_title}."
-    return render_table(["method", "training", "memory", "size", "fits", "reason"], rows) + f"\n{note}"
+    note = (
+        "Time, memory and size are estimates. P@1, the percentage of samples whose first label is right, was measured on "
+        f"{plan.rule.corpora_title}."
+    )
+    header = ["method", "training", "memory", "size", "fits", "reason"]
+    return render_table(header, rows, left=(0, 5)) + "\n" + fill(note, _LINE_WIDTH)
 
 
 def render_trial(result: Comparison) -> str:

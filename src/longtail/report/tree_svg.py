@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from unicodedata import east_asian_width
 
 from longtail.kernels import Ints
 from longtail.labelspace.tree import LabelTree
 
 _MAX_LEAVES = 60  # rows of a drawing
-_ROW_HEIGHT, _DEPTH_WIDTH, _MARGIN, _CHAR_WIDTH = 18, 26, 20, 7.0  # pixels
+_ROW_HEIGHT, _DEPTH_WIDTH, _MARGIN, _CHAR_WIDTH = 18, 26, 20, 7.5  # pixels
 _MAX_NAME = 48  # characters
 _N_EXAMPLE_LABELS = 5  # shown for a node whose children are not drawn
 _STYLE = "path{fill:none;stroke:#8a94a6;stroke-width:1.2}text{font:12px sans-serif;fill:#1d2433}.sum{fill:#5b6575}"
@@ -43,7 +44,7 @@ def draw_tree(tree: LabelTree, names: Sequence[str], counts: Ints | None = None,
     if n_more > 0:
         place = f'x="{_MARGIN + _DEPTH_WIDTH + 5}" y="{_MARGIN + _ROW_HEIGHT * leaves + 4}"'
         lines.append(f'<text {place} class="sum">… {n_more:,} more</text>')
-    width = max(x[node] + 5 + _CHAR_WIDTH * len(text) for node, text in titles.items()) + _MARGIN
+    width = max(x[node] + 5 + _measure_text(text) for node, text in titles.items()) + _MARGIN
     size = f'width="{width:.0f}" height="{2 * _MARGIN + _ROW_HEIGHT * (len(ends) - (n_more <= 0))}"'
     style = f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}', *lines, "</svg>"]) + "\n"
@@ -55,6 +56,11 @@ def _title(tree: LabelTree, node: int, names: Sequence[str], counts: Ints | None
     if not tree.n_children[node]:
         return shown
     return f"{len(labels):,} labels: {shown}" + (", …" if len(labels) > _N_EXAMPLE_LABELS else "")
+
+
+def _measure_text(text: str) -> float:
+    """Width in pixels, with a margin for wide fonts. Chinese, Japanese and Korean characters are twice as wide."""
+    return _CHAR_WIDTH * sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
 def _choose_open_nodes(tree: LabelTree, leaves: int) -> set[int]:

@@ -69,6 +69,11 @@ def check_inputs(inputs: Any, reads_texts: bool) -> list[str] | sp.csr_array:
     return [check_text(one, "text") for one in inputs]
 
 
+def prepare_data(data: Dataset, labels: Labels, reads_texts: bool) -> tuple[list[str] | sp.csr_array, sp.csr_array]:
+    """Check the inputs of validation or test data, and align their labels Y: unknown labels come after the known ones."""
+    return check_inputs(data.inputs, reads_texts), align_data(data, labels).Y
+
+
 def align_data(data: Dataset, labels: Labels) -> Dataset:
     """Return the data with labels numbered as in ``labels``; raise an error if none of its labels is known there."""
     aligned = data.align(labels)

@@ -28,7 +28,7 @@ from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
-from longtail.tagger.inputs import align_data, check_inputs, to_dataset
+from longtail.tagger.inputs import check_inputs, prepare_data, to_dataset
 from longtail.topk import NO_LABEL, TopK
 
 Inputs: TypeAlias = Iterable[str] | sp.csr_array | Encoded
@@ -141,8 +141,8 @@ class Tagger:
         if valid is not None:
             column = labels if isinstance(labels, str) else None
             inputs, known = valid if isinstance(valid, tuple) else (valid, column)
-            aligned = align_data(to_dataset(inputs, known, text=text), train.labels)
-            held_out = (check_inputs(aligned.inputs, train.texts is not None), aligned.Y[:, : train.n_labels])
+            inputs, Y = prepare_data(to_dataset(inputs, known, text=text), train.labels, train.texts is not None)
+            held_out = (inputs, Y[:, : train.n_labels])
         X = pipeline.fit_features(train.inputs, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
         pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
@@ -231,14 +231,14 @@ class Tagger:
         :param propensity: Constants A and B of the propensity-scored metrics.
         :param text: For a data frame, the column with the texts.
         """
-        test = align_data(to_dataset(data, labels, text=text), self.labels)
+        inputs, Y = prepare_data(to_dataset(data, labels, text=text), self.labels, self.reads_texts)
         best, sets = [], []
-        for batch in self._batches(test.inputs):
+        for batch in self.pipeline.encode_batches(inputs):
             best.append(self.model.topk(batch.X, max(ks)))
             sets.append(self.model.predict_sets(batch.X, self.threshold))
         return evaluate(
             join_topk(best),
-            test.Y,
+            Y,
             label_counts=self.model.label_counts,
             n_train=self.model.n_samples,
             ks=ks,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
-from longtail.nn.settings import TrainingPlan, TrainingSettings, nearest_row
+from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
 from longtail.settings import setting, settings
 
 BAG_ENCODERS = ("bag", *STATIC_VECTORS)  # means of token vectors; they predict without torch
@@ -195,6 +194,6 @@ class AplcSettings(TrainingSettings):
         )
 
     def _default_plan(self, n_samples: int) -> AplcPlan:
-        batch = int(min(max(2 ** round(log2(n_samples / 128)), 16), 128))  # about 128 steps per epoch
+        batch = choose_batch(n_samples, 16, 128)
         rate = 0.05 if self.encoder in BAG_ENCODERS else 1e-3 if self.encoder in SCRATCH_ENCODERS else 1e-4
         return _plan(512, 2, 256, (rate, 0.002, 0.002), batch, 20)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 
 from longtail.errors import SettingError
 from longtail.models.glas.cooccurrence import MEANS
-from longtail.nn.settings import TrainingPlan, TrainingSettings
+from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 MAX_FULL_LOSS_LABELS = 4096  # up to this many labels, the default loss covers all of them in every step
@@ -143,7 +142,7 @@ class GlasSettings(TrainingSettings):
         full = n_seen <= MAX_FULL_LOSS_LABELS and self.loss != "margin"
         negatives = self.negatives or ("all" if full else "batch")
         if negatives == "all":
-            batch = int(min(max(2 ** round(log2(n_samples / 128)), 32), 128))  # about 128 steps per epoch
+            batch = choose_batch(n_samples, 32, 128)
             epochs, rate, label_rate, init_norm = 30, 30.0, 0.001, 1.0
         else:
             batch, epochs, rate, label_rate, init_norm = 1024, 15, 100.0, 0.003, 10.0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from longtail.linear.settings import SolverSettings
 from longtail.models.hierarchicalxc.clustering import DISTANCES, LINKAGES
-from longtail.settings import MAX_SEED, Settings, setting, settings
+from longtail.settings import setting, settings
 
 _SEARCHES = ("best-first", "hard")
 _MAX_AVERAGE_LABELS = 512  # labels up to which average linkage gives trees that are not too deep
 
 
 @settings
-class HierarchicalXCSettings(Settings):
+class HierarchicalXCSettings(SolverSettings):
     """Settings of HierarchicalXC."""
 
     code: int | None = setting(
@@ -41,21 +42,7 @@ class HierarchicalXCSettings(Settings):
         paper="hard",
         choices=_SEARCHES,
     )
-    C: float = setting(
-        "Weight of the loss of the logistic node models against the regulariser, as in liblinear.",
-        default=10.0,
-        positive=True,
-    )
-    prune: float = setting("Weights whose magnitude is below this are dropped.", default=0.1, minimum=0)
-    eps: float = setting("Tolerance: stop after a pass in which no error of a logit was larger.", default=0.3, positive=True)
-    max_passes: int = setting("Maximum number of passes over the samples of a node.", default=100, positive=True)
-    seed: int = setting(
-        "Seed of 2-means, of the autoencoder and of the order in which samples are visited.",
-        default=0,
-        minimum=0,
-        maximum=MAX_SEED,
-    )
-    threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
+    C: float = 10.0
 
     def choose_linkage(self, n_labels: int) -> str:
         """The linkage; if it is None, the number of labels with samples decides.

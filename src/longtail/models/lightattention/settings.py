@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from longtail.errors import SettingError
 from longtail.nn.schedule import SCHEDULES
-from longtail.nn.settings import TrainingPlan, TrainingSettings, nearest_row
+from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
 from longtail.settings import MAX_NUMBER, setting, settings
 
 NEGATIVES = ("all", "static", "dynamic")
@@ -190,7 +190,7 @@ class LightAttentionSettings(TrainingSettings):
 
 def _cpu_defaults(n_samples: int) -> CorpusDefaults:
     """Our defaults, for a CPU: smaller batches for few texts, so that an epoch has enough steps."""
-    batch = min(max(2 ** round(log2(n_samples / 192)), 16), 64)
+    batch = choose_batch(n_samples, 16, 64, steps=192)
     return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=10, average_from=0, freeze_vectors=False)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import log2
 from typing import NamedTuple
 
 from longtail.errors import SettingError
 from longtail.features.mlp import ACTIVATIONS, halve_widths
-from longtail.nn.settings import TrainingPlan, TrainingSettings
+from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 PUBLISHED = "published"  # value of a setting: as in the paper
@@ -155,7 +154,7 @@ class NeuralXCSettings(TrainingSettings):
         """Fill in the settings that depend on the size of the data. Defaults were chosen on held-out training data."""
         paper = choose_network(n_features, n_labels)
         if n_labels <= _MAX_FEW_LABELS:
-            batch = int(min(max(2 ** round(log2(n_samples / 128)), 32), 128))  # about 128 steps per epoch
+            batch = choose_batch(n_samples, 32, 128)
             epochs, rate, label_rate = 30, 30.0, 0.001
         else:
             batch, epochs, rate, label_rate = 512, 15, 100.0, 0.003

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
-from longtail.linear.solver import SOLVERS
-from longtail.settings import MAX_SEED, Settings, setting, settings
+from longtail.linear.settings import LossSettings
+from longtail.settings import setting, settings
 
 _TREES = ("k-means", "balanced", "huffman", "parents")
 _EMBEDDINGS = ("pifa", "indicator", "cooccurrence", "texts")
@@ -27,7 +27,7 @@ class LabelTreesPlan:
 
 
 @settings
-class LabelTreesSettings(Settings):
+class LabelTreesSettings(LossSettings):
     """Settings of label trees."""
 
     tree: str | None = setting(
@@ -63,21 +63,6 @@ class LabelTreesSettings(Settings):
         positive=True,
     )
     beam: int = setting("Nodes that beam search expands at each level of a tree.", default=10, paper="10", positive=True)
-    loss: str = setting(
-        "Loss of the linear models: squared_hinge or logistic.",
-        default="squared_hinge",
-        paper="squared_hinge",
-        choices=SOLVERS,
-    )
-    C: float = setting("Weight of the loss against the regulariser, as in liblinear.", default=1.0, paper="1", positive=True)
-    prune: float = setting("Weights whose magnitude is below this are dropped.", default=0.1, paper="0.1", minimum=0)
-    eps: float = setting(
-        "Tolerance: stop after a pass in which no projected gradient (logistic: no error of a logit) was larger.",
-        default=0.3,
-        paper="0.1 (liblinear)",
-        positive=True,
-    )
-    max_passes: int = setting("Maximum number of passes over the samples of a node.", default=100, positive=True)
     negatives: str = setting(
         "Samples a node is trained on: positives (samples with a label below the node), or matcher (also samples for which"
         " beam search over the levels above selects the node).",
@@ -100,10 +85,6 @@ class LabelTreesSettings(Settings):
         minimum=0,
         choices=(AUTO_TAIL,),
     )
-    seed: int = setting(
-        "Seed of the clustering and of the order in which samples are visited.", default=0, minimum=0, maximum=MAX_SEED
-    )
-    threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
 
     def plan(self, n_labels: int) -> LabelTreesPlan:
         """Fill in the settings that are None.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 from typing import TypeAlias
 
 import scipy.sparse as sp
@@ -11,7 +10,7 @@ import scipy.sparse as sp
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.features.token_rows import TokenRows
 from longtail.nn.schedule import SCHEDULES
-from longtail.nn.settings import TrainingPlan, TrainingSettings
+from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 WORDS = "words"  # the encoder that reads TF-IDF vectors; all others read tokens
@@ -218,7 +217,7 @@ class SecSeqSettings(TrainingSettings):
             n_labels, learned=self.coding == "learned", n_symbols=self.n_symbols, depth=self.depth
         )
         return SecSeqPlan(
-            batch=self.batch or min(max(2 ** round(log2(n_samples / 128)), 16), 64),  # few texts need small steps
+            batch=self.batch or choose_batch(n_samples, 16, 64),
             epochs=self.epochs,
             rate=self.rate or rates.get(self.encoder, 1e-4),
             n_symbols=n_symbols,

@@ -1,0 +1,39 @@
+"""Settings of the solvers, which every linear method has."""
+
+from __future__ import annotations
+
+from longtail.linear.solver import SOLVERS
+from longtail.settings import MAX_SEED, Settings, setting, settings
+
+
+@settings
+class SolverSettings(Settings):
+    """How sparse linear classifiers are fitted."""
+
+    C: float = setting(
+        "Weight of the loss against the regulariser, as in liblinear.",
+        default=1.0,
+        paper="1 (DiSMEC, Parabel)",
+        positive=True,
+    )
+    prune: float = setting(
+        "Weights whose magnitude is below this are dropped.", default=0.1, paper="0.01 (DiSMEC), 0.1 (Parabel)", minimum=0
+    )
+    eps: float = setting(
+        "Tolerance: stop after a pass in which no projected gradient (logistic: no error of a logit) was larger.",
+        default=0.3,
+        paper="0.1 (liblinear)",
+        positive=True,
+    )
+    max_passes: int = setting("Maximum number of passes over the samples of a classifier.", default=100, positive=True)
+    seed: int = setting(
+        "Seed of everything random, such as the order in which samples are visited.", default=0, minimum=0, maximum=MAX_SEED
+    )
+    threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
+
+
+@settings
+class LossSettings(SolverSettings):
+    """Solver settings of methods with a choice of the loss."""
+
+    loss: str = setting("Loss: squared_hinge or logistic.", default="squared_hinge", paper="squared_hinge", choices=SOLVERS)
