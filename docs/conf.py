@@ -1,4 +1,4 @@
-"""How the pages of this folder become a site: ``make docs``. They are plain Markdown and read well without it."""
+"""Configuration of Sphinx: ``make docs`` builds a site from the Markdown pages of this folder."""
 
 import re
 
@@ -19,18 +19,18 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 highlight_language = "none"  # blocks without a language are commands and formulas
-myst_heading_anchors = 3  # headings that a link with # may lead to
+myst_heading_anchors = 3  # levels of headings that links may point to
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 maximum_signature_line_length = 130
 
 
-def outside_as_files(app: Sphinx, page: str, source: list[str]) -> None:
-    """Links to Markdown outside of this folder, which is no part of the site, lead to the file itself."""
+def link_outside_files(app: Sphinx, page: str, source: list[str]) -> None:
+    """Make links to Markdown outside of this folder, which is not part of the site, point to the file."""
     up = page.count("/") + 1
     source[0] = re.sub(rf"\]\((?=(?:\.\./){{{up}}}[\w/-]+\.md\))", "](path:", source[0])
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls first."""
-    app.connect("source-read", outside_as_files)
+    """Register the hook; Sphinx calls this first."""
+    app.connect("source-read", link_outside_files)
