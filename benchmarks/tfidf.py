@@ -51,7 +51,7 @@ def measure_longtail(folder: str, threads: int, repeat: int) -> Row:
 
     train, test = read_texts(folder)
     Tfidf(min_df=1).fit_transform(["warm up"])
-    tfidf = Tfidf(ngrams=NGRAMS, min_df=MIN_DF, min_chars=MIN_CHARS, sublinear=True, threads=threads)
+    tfidf = Tfidf(ngrams=NGRAMS, min_df=MIN_DF, min_chars=MIN_CHARS, threads=threads)
     X, wall, cpu = time_best(repeat, lambda: tfidf.fit_transform(train))
     X_test, test_wall, _ = time_best(repeat, lambda: tfidf.transform(test))
     save(Path(folder), X=X, X_test=X_test)

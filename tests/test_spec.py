@@ -27,7 +27,7 @@ from longtail.spec import join_specs, known_settings, split_specs
         ("ovr+C=1e-05", "ovr", None, {"C": 1e-5}),
         ('ovr+C="1e+5"', "ovr", None, {"C": 1e5}),
         ("ovr+ngrams=1+code=none", "ovr", None, {"ngrams": 1, "code": None}),
-        ("ovr+sublinear=no", "ovr", None, {"sublinear": False}),
+        ("ovr+field_terms=no", "ovr", None, {"field_terms": False}),
         ('blend+members="plt, glas"', "blend", None, {"members": "plt, glas"}),
         ('blend+members=""', "blend", None, {"members": ""}),
         ('blend+members="none"', "blend", None, {"members": "none"}),

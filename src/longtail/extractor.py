@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,14 +12,16 @@ from longtail.errors import SettingError
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser
-from longtail.features.tfidf import Tfidf
+from longtail.features.tfidf import DEFAULT_NGRAMS, Tfidf
 from longtail.kernels import Floats
+from longtail.linear.feature_trial import choose_ngrams
 from longtail.model import Model, PartWeights
 from longtail.nn.hybrid import Hybrid, HybridSettings
 from longtail.progress import SILENT, Progress
 from longtail.settings import MAX_SEED, Settings, setting, settings
 from longtail.state import State
 
+_Features = TypeVar("_Features", bound=Tfidf | Hybrid | Normaliser)
 _FEATURE_KINDS: dict[str, type[Tfidf | Hybrid | Normaliser]] = {"Tfidf": Tfidf, "Hybrid": Hybrid, "Normaliser": Normaliser}
 MACHINE_SETTINGS = ("threads", "device", "log", "checkpoint", "cache")  # they do not belong to the model and are not saved
 
@@ -70,11 +72,28 @@ class FeatureExtractor(FeatureSettings):
 
     features: Tfidf | Hybrid | Normaliser
     autoencoder: Autoencoder | None = None
+    decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
-    def fit_transform(self, inputs: Any, progress: Progress = SILENT) -> sp.csr_array:
-        """Fit the features to the inputs and return the vectors that the model reads."""
-        kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else Tfidf
-        vectors = self._build(kind).fit_transform(inputs, progress)
+    def fit_transform(
+        self, inputs: Any, Y: sp.csr_array = None, model: Model | None = None, progress: Progress = SILENT
+    ) -> sp.csr_array:
+        """Fit the features to the inputs and return the vectors that the model reads.
+
+        :param inputs: Texts or feature vectors.
+        :param Y: Their labels, for choices that the training data decides. None: single words.
+        :param model: The model that will read the features; trials use a quick version of it.
+        """
+        kind: type[Tfidf | Hybrid | Normaliser] = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else Tfidf
+        self.decisions, ngrams, vectors = (), self.ngrams, None
+        if kind is not Normaliser and ngrams is None:
+            self.features = words = self._make(Tfidf, ngrams=DEFAULT_NGRAMS)
+            vectors, ngrams = words.fit_transform(inputs, progress), DEFAULT_NGRAMS
+            if Y is not None and model is not None and model.quick_settings is not None:
+                ngrams, why = choose_ngrams(inputs, vectors, Y, words, model.fit_quick, self.seed)
+                self.decisions = (why,)
+        if vectors is None or kind is Hybrid or ngrams != DEFAULT_NGRAMS:
+            self.features = self._make(kind, **({} if kind is Normaliser else {"ngrams": ngrams}))
+            vectors = self.features.fit_transform(inputs, progress)
         self.autoencoder = None if self.code is None else fit_linear_autoencoder(vectors, self.code, self.seed)
         return self._compress(vectors)
 
@@ -132,7 +151,8 @@ class FeatureExtractor(FeatureSettings):
     def about(self) -> dict[str, Any]:
         """Describe the fitted features in plain types, for a bundle."""
         activations = self.autoencoder.get_activations() if self.autoencoder else None
-        return {"kind": type(self.features).__name__, "settings": saved_settings(self), "autoencoder": activations}
+        settings = {"settings": saved_settings(self), "fitted settings": saved_settings(self.features)}
+        return {"kind": type(self.features).__name__, **settings, "decisions": self.decisions, "autoencoder": activations}
 
     def state(self) -> dict[str, State]:
         """Return everything that was fitted, as plain arrays by part."""
@@ -141,14 +161,17 @@ class FeatureExtractor(FeatureSettings):
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
         self.set_params(**about["settings"])
-        self._build(_FEATURE_KINDS[about["kind"]]).restore(state.get("features", {}))
+        self.decisions = tuple(about["decisions"])
+        self.features = self._make(_FEATURE_KINDS[about["kind"]], **about["fitted settings"])
+        self.features.restore(state.get("features", {}))
         if about["autoencoder"]:
             self.autoencoder = Autoencoder.from_state(about["autoencoder"], state["autoencoder"])
         return self
 
-    def _build(self, kind: type[Tfidf | Hybrid | Normaliser]) -> Tfidf | Hybrid | Normaliser:
-        self.features = kind(**{name: value for name, value in self.get_params().items() if name in kind.param_names()})
-        return self.features
+    def _make(self, kind: type[_Features], **settings: Any) -> _Features:
+        """Make features that are not fitted, with the settings of this extractor and those given."""
+        own = {name: value for name, value in self.get_params().items() if name in kind.param_names()}
+        return kind(**{**own, **settings})
 
 
 def saved_settings(part: Settings) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Model(Settings, ABC):
     n_features: int  # columns of X; 0 if the method does not read feature vectors
     label_counts: Ints  # [n_labels] training samples per label
     labels: Labels | None = None  # names, texts and parents of the labels; set before ``fit`` if they are known
+    decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -131,6 +132,19 @@ class Model(Settings, ABC):
             raise
         self._warn_of_collapse(X, Y)
         return self
+
+    @property
+    def quick_settings(self) -> dict[str, Any] | None:
+        """Settings of a quick version for trials on held-out training data; None: the method is too slow for trials."""
+        return None
+
+    def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Self:
+        """Fit a quick copy with some settings changed, to compare settings in a trial."""
+        copy = type(self)(**{**self.get_params(), **(self.quick_settings or {}), **settings})
+        copy.labels = self.labels
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CollapseWarning)
+            return copy.fit(X, Y)
 
     def tune(self, X: Input, Y: sp.csr_array) -> None:
         """Choose settings on validation data, at the end of ``fit``. By default there are none to choose."""

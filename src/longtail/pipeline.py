@@ -72,14 +72,20 @@ class Pipeline:
         :param progress: Where progress is shown.
         """
         self.model.check_valid(valid)
-        X = self.fit_features(inputs, source=source, progress=progress)
+        X = self.fit_features(inputs, Y, source=source, progress=progress)
         encoded = None if valid is None else (self.encode(valid[0]).X, valid[1])
         return self.fit_model(X, Y, encoded, labels=labels, progress=progress)
 
-    def fit_features(self, inputs: Any, *, source: str = "", progress: Progress = SILENT) -> Any:
-        """Fit the features and return what the model reads."""
+    def fit_features(self, inputs: Any, Y: sp.csr_array, *, source: str = "", progress: Progress = SILENT) -> Any:
+        """Fit the features and return what the model reads. The labels serve choices that the training data decides."""
+        self.model.check()  # before minutes of computation
         self._check_kind(inputs, source)
-        return inputs if self.extractor is None else self.extractor.fit_transform(inputs, progress)
+        if self.extractor is None:
+            return inputs
+        X = self.extractor.fit_transform(inputs, Y, self.model, progress)
+        for decision in self.extractor.decisions:
+            progress.say(decision)
+        return X
 
     def fit_model(
         self, X: Any, Y: sp.csr_array, valid: Valid | None, *, labels: Labels | None = None, progress: Progress = SILENT
@@ -87,7 +93,14 @@ class Pipeline:
         """Fit the model to what ``fit_features`` returned; validation inputs are encoded, too."""
         self.model.labels = labels
         self.model.fit(X, Y, valid, progress=progress)
+        for decision in self.model.decisions:
+            progress.say(decision)
         return self
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """What the training data decided: a sentence for each setting that was None and needed a trial or a rule."""
+        return (*(self.extractor.decisions if self.extractor else ()), *self.model.decisions)
 
     def encode(self, inputs: Any) -> Encoded:
         """Compute the features of inputs."""
@@ -133,7 +146,8 @@ class Pipeline:
         settings = {name: value for name, value in self.spec.settings.items() if name not in MACHINE_SETTINGS}
         spec = MethodSpec(self.spec.method, self.spec.preset, settings)
         features = self.extractor.about() if self.extractor else None
-        return {"spec": str(spec), "settings": saved_settings(self.model), "features": features}
+        model = {"settings": saved_settings(self.model), "decisions": self.model.decisions}
+        return {"spec": str(spec), **model, "features": features}
 
     def state(self) -> dict[str, State]:
         """Return everything that was fitted, as plain arrays by part."""
@@ -142,6 +156,7 @@ class Pipeline:
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
         self.model.set_params(**about["settings"]).restore(state["model"])
+        self.model.decisions = tuple(about["decisions"])
         if self.extractor is not None:
             self.extractor.restore(about["features"], state)
         return self

@@ -172,7 +172,7 @@ def test_a_method_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> Non
         ("train train.jsonl --out m --set seed=1", 2, "Use --seed 1"),
         ("train train.jsonl --out m --set min_df", 2, "has no value"),
         ("train train.jsonl --out m --set min_df=two", 2, "It must be an integer"),
-        ("train train.jsonl --out m --set sublinear=maybe", 2, "It must be true or false"),
+        ("train train.jsonl --out m --set field_terms=maybe", 2, "It must be true or false"),
         ("train train.jsonl --out m --preset papr", 2, 'Did you mean "paper"'),
         ("train train.jsonl --out m --threads 0", 2, "not a positive integer"),
         ("train train.jsonl --out m --seed -1", 2, "not an integer from 0"),

@@ -8,16 +8,17 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from longtail.errors import DataError, SettingError
 from longtail.features.normaliser import Normaliser
+from longtail.features.terms import WEIGHTINGS
 from longtail.features.tfidf import Tfidf
 
 ALPHABET = st.sampled_from([*"abcABC12_é ßIİ–“. ,-\n\t語日٣", "straße ", "New York ", "c++ "])
 TEXTS = st.lists(st.lists(ALPHABET, max_size=30).map("".join), min_size=1, max_size=8)
 
 
-@given(TEXTS, st.integers(1, 3), st.integers(1, 2), st.booleans())
-def test_vectors_equal_those_of_scikit_learn(texts: list[str], ngrams: int, min_df: int, sublinear: bool) -> None:
-    theirs = TfidfVectorizer(ngram_range=(1, ngrams), min_df=min_df, sublinear_tf=sublinear, dtype=np.float32)
-    ours = Tfidf(ngrams=ngrams, min_df=min_df, sublinear=sublinear, min_chars=2)
+@given(TEXTS, st.integers(1, 2), st.sampled_from(["log", "linear"]))
+def test_vectors_of_words_equal_those_of_scikit_learn(texts: list[str], min_df: int, weighting: str) -> None:
+    theirs = TfidfVectorizer(min_df=min_df, sublinear_tf=weighting == "log", dtype=np.float32)
+    ours = Tfidf(ngrams=1, min_df=min_df, weighting=weighting, min_chars=2)
     try:
         expected = theirs.fit_transform(texts)
     except ValueError:  # an empty vocabulary
@@ -28,8 +29,63 @@ def test_vectors_equal_those_of_scikit_learn(texts: list[str], ngrams: int, min_
     # sorted by UTF-8 bytes, which is the order of code points
     assert [ours.get_term(i) for i in range(ours.n_features)] == theirs.get_feature_names_out().tolist()
     assert np.allclose(X.toarray(), expected.toarray(), atol=2e-7)
-    again = Tfidf(**ours.get_params()).restore(ours.state())
-    assert np.array_equal(again.transform(texts).toarray(), X.toarray())
+
+
+@given(TEXTS, st.integers(2, 3), st.floats(0.125, 2, width=32))
+def test_words_and_ngrams_are_two_blocks_of_given_norms(texts: list[str], ngrams: int, weight: float) -> None:
+    blocks = [TfidfVectorizer(ngram_range=range_, sublinear_tf=True) for range_ in ((1, 1), (2, ngrams))]
+    ours = Tfidf(ngrams=ngrams, ngram_weight=weight, min_df=1, min_chars=2)
+    try:
+        words, pairs = (block.fit_transform(texts).toarray() for block in blocks)
+    except ValueError:  # a block is empty
+        return
+    joined = np.hstack([words, weight * pairs])
+    joined /= np.maximum(np.linalg.norm(joined, axis=1, keepdims=True), 1e-12)
+    columns = {name: joined[:, i] for i, name in enumerate(np.hstack([block.get_feature_names_out() for block in blocks]))}
+    X = ours.fit_transform(texts)
+    assert {ours.get_term(i) for i in range(ours.n_features)} == columns.keys()
+    assert np.allclose(X.toarray(), np.transpose([columns[ours.get_term(i)] for i in range(ours.n_features)]), atol=1e-6)
+
+
+@given(TEXTS, st.integers(1, 3), st.sampled_from(list(WEIGHTINGS)), st.booleans())
+def test_restored_features_compute_the_same_vectors(texts: list[str], ngrams: int, weighting: str, by_field: bool) -> None:
+    features = Tfidf(ngrams=ngrams, min_df=1, weighting=weighting, field_terms=by_field, field_weights="2,1")
+    try:
+        X = features.fit_transform([*texts, "title\x1ebody"])
+    except DataError:
+        return
+    again = Tfidf(**features.get_params()).restore(features.state())
+    assert np.array_equal(again.transform([*texts, "title\x1ebody"]).toarray(), X.toarray())
+    assert np.isfinite(X.data).all()
+
+
+def test_an_occurrence_in_a_field_counts_as_its_weight() -> None:
+    texts = ["red\x1egreen green", "red\x1e"]
+    X = Tfidf(ngrams=1, min_df=1, weighting="linear", field_weights="3,1").fit_transform(texts).toarray()
+    assert np.allclose(X[0] / X[0, 1], [2 * (np.log(3 / 2) + 1) / 3, 1])
+
+
+def test_terms_of_fields_are_distinct_if_wanted_and_no_ngram_crosses_a_field() -> None:
+    texts = ["red rose\x1ered", "red\x1ebig rose"]
+    features = Tfidf(ngrams=2, min_df=1, field_terms=True).fit(texts)
+    terms = [features.get_term(i) for i in range(features.n_features)]
+    assert terms == ["\x1ebig", "\x1ebig rose", "\x1ered", "\x1erose", "red", "red rose", "rose"]
+    found, starts, ends = features.find_terms("rose\x1ered")
+    assert [(terms[i], a, b) for i, a, b in zip(found, starts, ends, strict=True)] == [("rose", 0, 4), ("\x1ered", 5, 8)]
+
+
+def test_weightings_equal_values_computed_by_hand() -> None:
+    texts = ["aa aa bb", "bb"]  # idf(aa) = ln(3/2) + 1, idf(bb) = 1; mean length 2
+    idf = np.log(3 / 2) + 1
+    expected = {
+        "sqrt": [np.sqrt(2) * idf, 1],
+        "binary": [idf, 1],
+        "bm25": [2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 1.5)) * idf, 2.2 / (1 + 1.2 * (0.25 + 0.75 * 1.5))],
+        "log-entropy": [np.log(3), 0],  # bb is spread evenly over both texts
+    }
+    for weighting, weights in expected.items():
+        x = Tfidf(ngrams=1, min_df=1, weighting=weighting).fit_transform(texts).toarray()[0]
+        assert np.allclose(x, np.array(weights) / np.linalg.norm(weights), atol=1e-6), weighting
 
 
 def test_weights_equal_values_computed_by_hand() -> None:
@@ -55,7 +111,7 @@ def test_long_texts_with_few_distinct_words() -> None:
 
 
 def test_texts_of_unknown_words_have_empty_rows() -> None:
-    features = Tfidf(min_df=1).fit(["red apple"])
+    features = Tfidf(ngrams=2, min_df=1).fit(["red apple"])
     assert features.transform(["blue sky", "", "red"]).toarray().any(axis=1).tolist() == [False, False, True]
     assert features.transform([]).shape == (0, 3)
 
@@ -97,17 +153,16 @@ def test_terms_are_found_where_lower_case_is_longer() -> None:
 
 @given(TEXTS, st.integers(1, 3), st.integers(1, 2))
 def test_the_terms_found_in_a_text_are_those_of_its_vector(texts: list[str], ngrams: int, min_chars: int) -> None:
-    features = Tfidf(ngrams=ngrams, min_df=1, min_chars=min_chars, sublinear=False)
+    features = Tfidf(ngrams=ngrams, min_df=1, min_chars=min_chars, weighting="binary")
     try:
         X = features.fit_transform(texts)
     except DataError:  # no words
         return
     for row, text in enumerate(texts):
         found, starts, ends = features.find_terms(text)
-        columns, times = np.unique(found, return_counts=True)
+        columns = np.unique(found)
         x = X[[row]]
         assert columns.tolist() == x.indices.tolist()
-        assert np.allclose(times * features.idf[columns] / np.linalg.norm(times * features.idf[columns]), x.data)
         assert ((starts >= 0) & (starts < ends) & (ends <= len(text))).all()
         for column, start, end in zip(found, starts, ends, strict=True):
             if (

@@ -91,7 +91,7 @@ def test_members_have_their_own_settings(train: Dataset) -> None:
 
 
 def test_members_have_their_own_features_and_presets(train: Dataset) -> None:
-    tagger = Tagger("blend", members="ovr:paper, ovr").fit(train)
+    tagger = Tagger("blend", members="ovr:paper, ovr+ngrams=2").fit(train)
     first, second = tagger.model.pipelines  # type: ignore[attr-defined]
     assert first.extractor.features.ngrams == 1 and second.extractor.features.ngrams == 2
 

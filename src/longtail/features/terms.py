@@ -1,8 +1,9 @@
-"""Kernels that find words and word n-grams in UTF-8 bytes and look them up by hash.
+"""Kernels that find words and word n-grams in UTF-8 bytes, look them up by hash, and weight them.
 
 Texts are lower-cased, and every non-ASCII character that is not a letter or digit is replaced by a space. So a byte belongs
-to a word if it is an ASCII letter, digit or underscore, or part of a non-ASCII character. Terms are identified by a 64-bit
-hash of their words: the probability that any two of ten million terms collide is 3 in a million.
+to a word if it is an ASCII letter, digit or underscore, or part of a non-ASCII character. The byte ``FIELD_END`` ends a
+field, such as the title; no n-gram crosses it. Terms are identified by a 64-bit hash of their words: the probability that
+any two of ten million terms collide is 3 in a million.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from numpy.typing import NDArray
 from longtail.kernels import Bytes, Floats, Ints, Longs, kernel
 
 _Hashes = NDArray[np.uint64]
+
+FIELD_END = 0x1E  # ASCII's record separator, between the fields of a text
+WEIGHTINGS = {"log": 0, "linear": 1, "sqrt": 2, "binary": 3, "bm25": 4, "log-entropy": 5}  # how counts become weights
+_LOG, _LINEAR, _SQRT, _BINARY, _BM25 = 0, 1, 2, 3, 4
+_BM25_K, _BM25_B = 1.2, 0.75  # the usual constants
 
 _SPACE = 32
 _IS_WORD = np.array([chr(b).isalnum() or b == ord("_") if b < 128 else True for b in range(256)])
@@ -26,11 +32,12 @@ def _find_words(text: Bytes, start: int, end: int, min_chars: int, hashes: _Hash
     """Find the words of ``text[start:end]`` with at least ``min_chars`` characters. Returns their number n.
 
     :param hashes: Filled with the hash of each word; at least n long.
-    :param spans: Filled with the bytes [start, end) of each word; at least n long.
+    :param spans: Filled with the bytes [start, end) and the field of each word; at least n long.
     """
-    n, p = 0, start
+    n, p, field = 0, start, 0
     while p < end:
         if not _IS_WORD[text[p]]:
+            field += text[p] == FIELD_END
             p += 1
             continue
         begin, chars, h = p, 0, _FNV_START
@@ -40,15 +47,33 @@ def _find_words(text: Bytes, start: int, end: int, min_chars: int, hashes: _Hash
             p += 1
         if chars >= min_chars:
             hashes[n] = h
-            spans[n, 0], spans[n, 1] = begin, p
+            spans[n, 0], spans[n, 1], spans[n, 2] = begin, p, field
             n += 1
     return n
 
 
 @kernel
-def _hash_term(words: _Hashes, first: int, last: int) -> np.uint64:
-    """The hash of the words ``first`` to ``last``; never 0, which marks an empty slot."""
-    h = np.uint64(0)
+def _allocate_words(offsets: Longs) -> tuple[_Hashes, Longs]:
+    """Room for the hashes and spans of the words of any of some texts."""
+    longest = 0
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    return np.empty(longest // 2 + 1, np.uint64), np.empty((longest // 2 + 1, 3), np.int64)
+
+
+@kernel
+def _find_last_word(spans: Longs, first: int, n_words: int, ngrams: int) -> int:
+    """The last word of the longest n-gram that starts with a word: in the same field."""
+    last = min(first + ngrams, n_words) - 1
+    while spans[last, 2] != spans[first, 2]:
+        last -= 1
+    return last
+
+
+@kernel
+def _hash_term(words: _Hashes, first: int, last: int, field: int) -> np.uint64:
+    """The hash of the words ``first`` to ``last`` in a field; never 0, which marks an empty slot."""
+    h = np.uint64(field)
     for i in range(first, last + 1):
         h = (h + words[i]) * _MIX_FACTOR
         h ^= h >> _HALF_BITS
@@ -66,38 +91,47 @@ def _find_slot(keys: _Hashes, h: np.uint64) -> np.int64:
 
 
 @kernel
+def count_words(text: Bytes, offsets: Longs, min_chars: int) -> int:
+    """The number of words of all texts."""
+    words, word_spans = _allocate_words(offsets)
+    n_words = 0
+    for i in range(len(offsets) - 1):
+        n_words += _find_words(text, offsets[i], offsets[i + 1], min_chars, words, word_spans)
+    return n_words
+
+
+@kernel
 def count_terms(
     text: Bytes,
     offsets: Longs,  # [n_texts + 1] where each text starts
     first: int,  # number of the first text
     min_chars: int,
     ngrams: int,
+    by_field: bool,  # whether a term in another field is another term
     keys: _Hashes,  # [n_slots]
     df: Ints,  # [n_slots] number of texts with the term
     last_seen: Ints,  # [n_slots] number of the last text with the term
-    spans: Longs,  # [n_slots, 2] one occurrence of the term
+    spans: Longs,  # [n_slots, 3] the bytes [start, end) and the field of one occurrence of the term
     used: int,  # slots in use
 ) -> tuple[int, int]:
     """Count the texts in which each term occurs. Returns the number of slots in use, and of texts that are done.
 
     Stops when half of the slots are in use. It can continue with the same text, as a term counts once per text.
     """
-    longest = 0
-    for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    words, word_spans = np.empty(longest // 2 + 1, np.uint64), np.empty((longest // 2 + 1, 2), np.int64)
+    words, word_spans = _allocate_words(offsets)
     for i in range(len(offsets) - 1):
         n = _find_words(text, offsets[i], offsets[i + 1], min_chars, words, word_spans)
         for a in range(n):
-            for b in range(a, min(a + ngrams, n)):
-                h = _hash_term(words, a, b)
+            field = word_spans[a, 2] if by_field else 0
+            for b in range(a, _find_last_word(word_spans, a, n, ngrams) + 1):
+                h = _hash_term(words, a, b, field)
                 slot = _find_slot(keys, h)
                 if keys[slot] == 0:
                     if 2 * used >= len(keys):
                         return used, i
                     keys[slot] = h
                     last_seen[slot] = -1
-                    spans[slot, 0], spans[slot, 1] = word_spans[a, 0], word_spans[b, 1]
+                    spans[slot, 0], spans[slot, 1], spans[slot, 2] = word_spans[a, 0], word_spans[b, 1], field
                     used += 1
                 if last_seen[slot] != first + i:
                     last_seen[slot] = first + i
@@ -114,18 +148,22 @@ def copy_terms(
         if keys[i] != 0:
             slot = _find_slot(to, keys[i])
             to[slot], to_df[slot], to_seen[slot] = keys[i], df[i], last_seen[i]
-            to_spans[slot, 0], to_spans[slot, 1] = spans[i, 0], spans[i, 1]
+            to_spans[slot] = spans[i]
 
 
 @kernel
 def write_terms(text: Bytes, spans: Longs, min_chars: int, out: Bytes, ends: Longs) -> None:
-    """Write the words of each term, separated by a space, to ``out``, and where each term ends to ``ends``."""
+    """Write the words of each term, separated by a space, to ``out``, and where each term ends to ``ends``.
+
+    The term of a later field starts with one ``FIELD_END`` for each field before it.
+    """
     p = 0
     for i in range(len(spans)):
-        start, end = spans[i]
-        words, word_spans = np.empty((end - start) // 2 + 1, np.uint64), np.empty(((end - start) // 2 + 1, 2), np.int64)
-        n = _find_words(text, start, end, min_chars, words, word_spans)
-        for j in range(n):
+        start, end, field = spans[i]
+        out[p : p + field] = FIELD_END
+        p += field
+        words, word_spans = _allocate_words(spans[i, :2])
+        for j in range(_find_words(text, start, end, min_chars, words, word_spans)):
             if j > 0:
                 out[p] = _SPACE
                 p += 1
@@ -139,77 +177,110 @@ def write_terms(text: Bytes, spans: Longs, min_chars: int, out: Bytes, ends: Lon
 def index_terms(terms: Bytes, offsets: Longs, keys: _Hashes, ids: Ints) -> None:
     """Fill a hash table with the terms of a vocabulary."""
     for i in range(len(offsets) - 1):
-        size = (offsets[i + 1] - offsets[i]) // 2 + 1
-        words, word_spans = np.empty(size, np.uint64), np.empty((size, 2), np.int64)
+        words, word_spans = _allocate_words(offsets[i : i + 2])
         n = _find_words(terms, offsets[i], offsets[i + 1], 1, words, word_spans)
-        slot = _find_slot(keys, _hash_term(words, 0, n - 1))
-        keys[slot] = _hash_term(words, 0, n - 1)
-        ids[slot] = i
+        h = _hash_term(words, 0, n - 1, word_spans[0, 2])
+        slot = _find_slot(keys, h)
+        keys[slot], ids[slot] = h, i
 
 
 @kernel
-def weight_terms(
+def count_rows(
     text: Bytes,
     offsets: Longs,  # [n_texts + 1]
     min_chars: int,
     ngrams: int,
-    sublinear: bool,
+    by_field: bool,
+    field_weights: Floats,  # [n_fields] what one occurrence in each field counts; further fields count as the last
     keys: _Hashes,
     ids: Ints,
-    idf: Floats,  # [n_terms]
     indptr: Ints,  # [n_texts + 1] filled with the row pointers
+    lengths: Ints,  # [n_texts] filled with the number of words
 ) -> tuple[Ints, Floats]:
-    """The TF-IDF vectors of some texts, scaled to length 1: the column ids and values of a CSR matrix."""
-    longest = 0
-    for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    words, word_spans = np.empty(longest // 2 + 1, np.uint64), np.empty((longest // 2 + 1, 2), np.int64)
-    found = np.empty((longest // 2 + 1) * ngrams, np.int32)
+    """Count the known terms of some texts: the column ids, ascending, and counts of a CSR matrix."""
+    words, word_spans = _allocate_words(offsets)
+    found = np.empty(len(words) * ngrams, np.int64)
     room = 0
     for i in range(len(offsets) - 1):
         room += ((offsets[i + 1] - offsets[i]) // 2 + 1) * ngrams
-    indices, values = np.empty(room, np.int32), np.empty(room, np.float32)
-    p = 0
+    indices, counts = np.empty(room, np.int32), np.empty(room, np.float32)
+    p, n_fields = 0, len(field_weights)
     indptr[0] = 0
     for i in range(len(offsets) - 1):
         n = _find_words(text, offsets[i], offsets[i + 1], min_chars, words, word_spans)
+        lengths[i] = n
         n_found = 0
         for a in range(n):
-            for b in range(a, min(a + ngrams, n)):
-                h = _hash_term(words, a, b)
+            field = word_spans[a, 2]
+            for b in range(a, _find_last_word(word_spans, a, n, ngrams) + 1):
+                h = _hash_term(words, a, b, field if by_field else 0)
                 slot = _find_slot(keys, h)
                 if keys[slot] == h:
-                    found[n_found] = ids[slot]
+                    found[n_found] = np.int64(ids[slot]) * n_fields + min(field, n_fields - 1)
                     n_found += 1
-        hits = np.sort(found[:n_found])
-        start, squares, j = p, 0.0, 0
-        while j < n_found:
-            tf = 1
-            while j + tf < n_found and hits[j + tf] == hits[j]:
-                tf += 1
-            weight = idf[hits[j]] * (1.0 + np.log(tf) if sublinear else tf)
-            indices[p], values[p] = hits[j], weight
-            squares += weight * weight
-            p += 1
-            j += tf
-        norm = np.sqrt(squares)
-        for q in range(start, p):
-            values[q] = values[q] / norm
+        row_start = p
+        for hit in np.sort(found[:n_found]):
+            if p == row_start or indices[p - 1] != hit // n_fields:
+                indices[p], counts[p] = hit // n_fields, 0
+                p += 1
+            counts[p - 1] += field_weights[hit % n_fields]
         indptr[i + 1] = p
-    return indices[:p].copy(), values[:p].copy()
+    return indices[:p].copy(), counts[:p].copy()
 
 
 @kernel
-def locate_terms(text: Bytes, min_chars: int, ngrams: int, keys: _Hashes, ids: Ints) -> tuple[Ints, Longs]:
+def weight_rows(
+    indptr: Ints,
+    indices: Ints,
+    values: Floats,  # counts; replaced by weights
+    lengths: Floats,  # [n_texts] words of each text, as a multiple of the mean
+    weighting: int,
+    idf: Floats,  # [n_terms]
+    block: Bytes,  # [n_terms] the block of each term: single words, n-grams
+    block_norms: Floats,  # [n_blocks]
+) -> None:
+    """Weight the counted terms, scale each block of a row to its norm, then the row to length 1."""
+    squares = np.empty(len(block_norms))
+    for i in range(len(indptr) - 1):
+        squares[:] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            values[p] = idf[indices[p]] * _weight_count(values[p], lengths[i], weighting)
+            squares[block[indices[p]]] += values[p] * values[p]
+        total = 0.0
+        for b in range(len(block_norms)):
+            total += block_norms[b] ** 2 if squares[b] > 0 else 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            b = block[indices[p]]
+            if squares[b] > 0:
+                values[p] *= block_norms[b] / np.sqrt(squares[b] * total)
+
+
+@kernel
+def _weight_count(tf: float, length: float, weighting: int) -> float:
+    """The weight of a term that occurs ``tf`` times, before that of the term itself."""
+    if weighting == _LOG:
+        return 1.0 + np.log(tf) if tf > 1 else tf  # counts below 1 come from fields of a small weight
+    if weighting == _LINEAR:
+        return tf
+    if weighting == _SQRT:
+        return float(np.sqrt(tf))
+    if weighting == _BINARY:
+        return 1.0
+    if weighting == _BM25:
+        return tf * (_BM25_K + 1) / (tf + _BM25_K * (1 - _BM25_B + _BM25_B * length))
+    return float(np.log(1 + tf))
+
+
+@kernel
+def locate_terms(text: Bytes, min_chars: int, ngrams: int, by_field: bool, keys: _Hashes, ids: Ints) -> tuple[Ints, Longs]:
     """All occurrences of known terms in one text: their column ids [n], and the bytes [start, end) of each [n, 2]."""
-    size = len(text) // 2 + 1
-    words, word_spans = np.empty(size, np.uint64), np.empty((size, 2), np.int64)
+    words, word_spans = _allocate_words(np.array([0, len(text)]))
     n = _find_words(text, 0, len(text), min_chars, words, word_spans)
     found, spans = np.empty(n * ngrams, np.int32), np.empty((n * ngrams, 2), np.int64)
     n_found = 0
     for a in range(n):
-        for b in range(a, min(a + ngrams, n)):
-            h = _hash_term(words, a, b)
+        for b in range(a, _find_last_word(word_spans, a, n, ngrams) + 1):
+            h = _hash_term(words, a, b, word_spans[a, 2] if by_field else 0)
             slot = _find_slot(keys, h)
             if keys[slot] == h:
                 found[n_found] = ids[slot]
@@ -228,18 +299,17 @@ def number_words(
     indptr: Longs,  # [n_texts + 1] filled with the offset of each text
 ) -> tuple[Ints, Longs]:
     """The words of some texts, in order: term ids plus 1, or 0 if unknown, and the bytes [start, end) of each."""
-    longest, room = 0, 0
+    words, word_spans = _allocate_words(offsets)
+    room = 0
     for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
         room += min((offsets[i + 1] - offsets[i]) // 2 + 1, max_words)
-    words, word_spans = np.empty(longest // 2 + 1, np.uint64), np.empty((longest // 2 + 1, 2), np.int64)
     numbers, spans = np.zeros(room, np.int32), np.empty((room, 2), np.int64)
     p = 0
     indptr[0] = 0
     for i in range(len(offsets) - 1):
         n = min(_find_words(text, offsets[i], offsets[i + 1], 1, words, word_spans), max_words)
         for a in range(n):
-            h = _hash_term(words, a, a)
+            h = _hash_term(words, a, a, 0)
             slot = _find_slot(keys, h)
             if keys[slot] == h:
                 numbers[p] = ids[slot] + 1

@@ -1,6 +1,8 @@
-"""TF-IDF over words and word n-grams: scikit-learn's formula, in compiled code, saved as plain arrays.
+"""TF-IDF over words and word n-grams, in compiled code, saved as plain arrays.
 
-tf-idf(t, d) = (1 + ln tf) · (ln((1 + n) / (1 + df)) + 1). Each vector is then scaled to length 1.
+With the default weighting, tf-idf(t, d) = (1 + ln tf) · (ln((1 + n) / (1 + df)) + 1), as in scikit-learn. A vector consists
+of two blocks, single words and n-grams. Each block is scaled to a norm, 1 for words and ``ngram_weight`` for n-grams; then the
+whole vector is scaled to length 1. With a common norm, the many pairs of a long text would outweigh its words.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import make_indptr
-from longtail.errors import DataError
+from longtail.errors import DataError, SettingError
 from longtail.features import terms
-from longtail.kernels import Bytes, Longs, map_parallel
+from longtail.kernels import Bytes, Floats, Ints, Longs, map_parallel
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
 
 _TEXTS_PER_CHUNK = 2048  # texts that one call of a kernel handles
 _CHARS_PER_CHUNK = 1 << 20  # their total length, as kernels allocate memory by length
 _MIN_TABLE_SLOTS = 1 << 16
+DEFAULT_NGRAMS = 1  # if there are no labels by which the training data could decide
 _NON_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are not letters or digits
 
 
@@ -30,14 +33,49 @@ _NON_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are not l
 class TfidfSettings(Settings):
     """Settings of TF-IDF features."""
 
-    ngrams: int = setting("Longest n-gram: terms are runs of 1 to this many words.", default=2, positive=True)
+    ngrams: int | None = setting(
+        "Longest n-gram: terms are runs of 1 to this many words. None: chosen by the training data, 1 or 2.",
+        default=None,
+        positive=True,
+    )
+    ngram_weight: float = setting(
+        "Norm of the vector of n-grams of two and more words; that of single words is 1.", default=0.5, positive=True
+    )
     min_df: int = setting("Minimum number of texts in which a term must occur.", default=2, positive=True)
     max_features: int | None = setting(
         "Keep only this many terms, those of the most texts. None: all.", default=None, positive=True
     )
-    sublinear: bool = setting("Use 1 + ln tf in place of tf.", default=True)
+    weighting: str = setting(
+        "Weight of a term that occurs tf times in a text: log (1 + ln tf), linear (tf), sqrt (√tf), binary (1) or bm25"
+        " (tf saturated, texts of any length alike), each times the inverse document frequency; or log-entropy"
+        " (ln(1 + tf) times 1 minus the entropy of the term's distribution over the texts).",
+        default="log",
+        choices=terms.WEIGHTINGS,
+    )
+    field_weights: str | None = setting(
+        "Weights of the fields of a text in their order, such as 3,1 for title and body: what an occurrence in each field"
+        " counts. None: 1 each.",
+        default=None,
+    )
+    field_terms: bool = setting("Whether a word in another field, such as the title, is another term.", default=False)
     min_chars: int = setting("Minimum length of a word, in characters; shorter words are skipped.", default=1, positive=True)
     threads: int | None = setting("Threads. None: all cores.", default=None, positive=True)
+
+    def check(self) -> None:
+        """Check every setting, and that the weights of the fields are positive numbers."""
+        super().check()
+        self.parse_field_weights()
+
+    def parse_field_weights(self) -> Floats:
+        """The weights of the fields [n_fields]; one weight of 1 if there are none."""
+        try:
+            weights = np.array((self.field_weights or "1").split(","), np.float32)
+        except ValueError:
+            weights = np.zeros(1, np.float32)
+        if not (np.isfinite(weights) & (weights > 0)).all():
+            hint = "Write one positive number for each field, for example 3,1"
+            raise SettingError(f'field_weights is "{self.field_weights}"', hint=hint)
+        return weights
 
 
 class Tfidf(TfidfSettings):
@@ -54,11 +92,11 @@ class Tfidf(TfidfSettings):
         return len(self.idf)
 
     def get_term(self, feature: int) -> str:
-        """The term of a column."""
+        """The term of a column. Control characters before it count the fields before that of the term."""
         return bytes(self.terms[self.offsets[feature] : self.offsets[feature + 1]]).decode()
 
     def fit(self, texts: Sequence[str], progress: Progress = SILENT) -> Tfidf:
-        """Learn the vocabulary and the inverse document frequencies of its terms."""
+        """Learn the vocabulary and the weights of its terms."""
         self.check()
         if not len(texts):
             raise DataError("there are no texts to fit", hint="Give at least one text")
@@ -77,7 +115,10 @@ class Tfidf(TfidfSettings):
         self.terms = np.frombuffer(b"".join(names[i] for i in order), np.uint8)
         self.offsets = make_indptr([len(names[i]) for i in order], np.int64)
         self.idf = (np.log((1 + len(texts)) / (1 + df)) + 1).astype(np.float32)
+        self.mean_length = terms.count_words(text, offsets, self.min_chars) / len(texts)
         self._index()
+        if self.weighting == "log-entropy":
+            self._fit_entropy(texts)
         return self
 
     def fit_transform(self, texts: Sequence[str], progress: Progress = SILENT) -> sp.csr_array:
@@ -86,20 +127,20 @@ class Tfidf(TfidfSettings):
 
     def transform(self, texts: Sequence[str]) -> sp.csr_array:
         """The vectors of texts [n, n_features]; a text without known terms has an empty row."""
+        counts, lengths = self._count_rows(texts)
+        relative = (lengths / self.mean_length).astype(np.float32)
+        norms = np.array([1, self.ngram_weight], np.float32)
+        weighting = terms.WEIGHTINGS[self.weighting]
 
-        def compute_part(part: slice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-            text, offsets = convert_to_bytes(texts[part])
-            indptr = np.empty(len(offsets), np.int32)
-            options = (self.min_chars, self.ngrams, self.sublinear)
-            return indptr, *terms.weight_terms(text, offsets, *options, self.keys, self.ids, self.idf, indptr)
+        def weight(rows: slice) -> None:
+            indptr = counts.indptr[rows.start : rows.stop + 1]
+            parts = (counts.indices, counts.data, relative[rows], weighting, self.idf, self.block, norms)
+            terms.weight_rows(indptr, *parts)
 
-        slices = split_in_chunks([len(text) for text in texts])
-        parts = list(map_parallel(compute_part, slices, self.threads if len(slices) > 1 else 1))
-        if not parts:
-            return sp.csr_array((0, self.n_features), dtype=np.float32)
-        counts = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
-        arrays = (np.concatenate([p[2] for p in parts]), np.concatenate([p[1] for p in parts]), make_indptr(counts))
-        return sp.csr_array(arrays, shape=(len(texts), self.n_features))
+        slices = [slice(a, min(a + _TEXTS_PER_CHUNK, len(texts))) for a in range(0, len(texts), _TEXTS_PER_CHUNK)]
+        for _ in map_parallel(weight, slices, self.threads if len(slices) > 1 else 1):
+            pass
+        return counts
 
     def find_terms(self, text: str) -> tuple[NDArray[np.int32], Longs, Longs]:
         """All occurrences of known terms in a text: their columns, and the characters [start, end) of each.
@@ -108,25 +149,32 @@ class Tfidf(TfidfSettings):
         [[0, 0], [3, 18], [8, 23]]
         """
         content, _ = convert_to_bytes([text])
-        found, spans = terms.locate_terms(content, self.min_chars, self.ngrams, self.keys, self.ids)
+        found, spans = terms.locate_terms(content, *self._term_options(), self.keys, self.ids)
         character = map_bytes_to_characters(text, content)
         return found, character[spans[:, 0]], character[spans[:, 1] - 1] + 1
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The fitted vocabulary as plain arrays."""
-        return {"terms": self.terms, "offsets": self.offsets, "idf": self.idf}
+        """The fitted vocabulary and weights as plain arrays."""
+        mean_length = np.array([self.mean_length], np.float64)
+        return {"terms": self.terms, "offsets": self.offsets, "idf": self.idf, "mean_length": mean_length}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Tfidf:
         """Restore what ``state`` returned."""
         self.terms, self.offsets, self.idf = state["terms"], state["offsets"], state["idf"]
+        self.mean_length = float(state["mean_length"][0])
         self._index()
         return self
 
+    def _term_options(self) -> tuple[int, int, bool]:
+        return self.min_chars, self.ngrams or DEFAULT_NGRAMS, self.field_terms
+
     def _index(self) -> None:
-        """Build the hash table of the terms: their hashes and ids."""
+        """Build the hash table of the terms, their hashes and ids, and find the block of each term."""
         n_slots = _choose_table_size(self.n_features)
         self.keys, self.ids = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32)
         terms.index_terms(self.terms, self.offsets, self.keys, self.ids)
+        n_spaces = np.add.reduceat(self.terms == ord(" "), self.offsets[:-1])
+        self.block = (n_spaces > 0).astype(np.uint8)  # 0: a single word, 1: an n-gram
 
     def _count(self, text: Bytes, offsets: Longs, progress: Progress) -> tuple[NDArray[np.int32], Longs]:
         """The document frequency of every term, and one occurrence of it."""
@@ -135,7 +183,9 @@ class Tfidf(TfidfSettings):
         with progress.stage("words", n_texts) as stage:
             while start < n_texts:
                 part = offsets[start : start + _TEXTS_PER_CHUNK + 1]
-                used, done = terms.count_terms(text, part, start, self.min_chars, self.ngrams, *table, used)
+                keys, df, last_seen, spans = table
+                options = self._term_options()
+                used, done = terms.count_terms(text, part, start, *options, keys, df, last_seen, spans, used)
                 if 2 * used >= len(table[0]):
                     larger = _make_table(2 * len(table[0]))
                     terms.copy_terms(*table, *larger)
@@ -145,6 +195,32 @@ class Tfidf(TfidfSettings):
         keys, df, _, spans = table
         full = keys != 0
         return df[full], spans[full]
+
+    def _count_rows(self, texts: Sequence[str]) -> tuple[sp.csr_array, NDArray[np.int32]]:
+        """The counts of known terms [n, n_features], and the number of words of each text [n]."""
+        field_weights = self.parse_field_weights()
+
+        def count(part: slice) -> tuple[Ints, Ints, Ints, Floats]:
+            text, offsets = convert_to_bytes(texts[part])
+            indptr, lengths = np.empty(len(offsets), np.int32), np.empty(len(offsets) - 1, np.int32)
+            options = (*self._term_options(), field_weights)
+            return indptr, lengths, *terms.count_rows(text, offsets, *options, self.keys, self.ids, indptr, lengths)
+
+        slices = split_in_chunks([len(text) for text in texts])
+        parts = list(map_parallel(count, slices, self.threads if len(slices) > 1 else 1))
+        if not parts:
+            return sp.csr_array((0, self.n_features), dtype=np.float32), np.zeros(0, np.int32)
+        indptr = make_indptr(np.concatenate([np.diff(part[0]) for part in parts]))
+        arrays = (np.concatenate([part[3] for part in parts]), np.concatenate([part[2] for part in parts]), indptr)
+        return sp.csr_array(arrays, shape=(len(texts), self.n_features)), np.concatenate([part[1] for part in parts])
+
+    def _fit_entropy(self, texts: Sequence[str]) -> None:
+        """Weight each term by 1 minus the entropy of its distribution over the texts, relative to the largest possible."""
+        counts, _ = self._count_rows(texts)
+        total = np.bincount(counts.indices, counts.data, minlength=self.n_features)
+        share = counts.data / total[counts.indices]  # of a term's occurrences that are in this text
+        entropy = -np.bincount(counts.indices, share * np.log(share), minlength=self.n_features)
+        self.idf = (1 - entropy / np.log(max(len(texts), 2))).astype(np.float32)
 
 
 def split_in_chunks(lengths: Sequence[int]) -> list[slice]:
@@ -190,7 +266,8 @@ def map_bytes_to_characters(text: str, content: Bytes) -> Longs:
 
 def _read_terms(text: Bytes, spans: Longs, min_chars: int) -> list[bytes]:
     """The terms at ``spans``."""
-    out, ends = np.empty(int((spans[:, 1] - spans[:, 0]).sum()), np.uint8), np.empty(len(spans), np.int64)
+    size = int((spans[:, 1] - spans[:, 0] + spans[:, 2]).sum())
+    out, ends = np.empty(size, np.uint8), np.empty(len(spans), np.int64)
     terms.write_terms(text, spans, min_chars, out, ends)
     joined, starts = out.tobytes(), [0, *ends[:-1].tolist()]
     return [joined[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
@@ -203,5 +280,5 @@ def _choose_table_size(n_terms: int) -> int:
 
 def _make_table(n_slots: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32], Longs]:
     """An empty hash table: hashes, document frequencies, last texts, and spans of terms."""
-    spans = np.zeros((n_slots, 2), np.int64)
+    spans = np.zeros((n_slots, 3), np.int64)
     return np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32), np.zeros(n_slots, np.int32), spans

@@ -10,12 +10,6 @@ from longtail.settings import MAX_SEED, Settings, setting, settings
 class SolverSettings(Settings):
     """How sparse linear classifiers are fitted."""
 
-    C: float = setting(
-        "Weight of the loss against the regulariser, as in liblinear.",
-        default=1.0,
-        paper="1 (DiSMEC, Parabel)",
-        positive=True,
-    )
     prune: float = setting(
         "Weights whose magnitude is below this are dropped.", default=0.1, paper="0.01 (DiSMEC), 0.1 (Parabel)", minimum=0
     )
@@ -36,4 +30,10 @@ class SolverSettings(Settings):
 class LossSettings(SolverSettings):
     """Solver settings of methods with a choice of the loss."""
 
+    C: float | None = setting(
+        "Weight of the loss against the regulariser, as in liblinear. None: chosen on held-out training data.",
+        default=None,
+        paper="1 (DiSMEC, Parabel)",
+        positive=True,
+    )
     loss: str = setting("Loss: squared_hinge or logistic.", default="squared_hinge", paper="squared_hinge", choices=SOLVERS)

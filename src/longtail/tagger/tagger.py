@@ -143,7 +143,7 @@ class Tagger:
             inputs, known = valid if isinstance(valid, tuple) else (valid, column)
             inputs, Y = prepare_data(to_dataset(inputs, known, text=text), train.labels, train.texts is not None)
             held_out = (inputs, Y[:, : train.n_labels])
-        X = pipeline.fit_features(train.inputs, source=train.source, progress=display)
+        X = pipeline.fit_features(train.inputs, train.Y, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
         pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
         threshold = pipeline.model.default_threshold
@@ -271,6 +271,8 @@ class Tagger:
             out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
             out["training samples"] = f"{model.n_samples:,}"
             out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            if self.pipeline.decisions:
+                out["chosen"] = "; ".join(self.pipeline.decisions)
         return out
 
     def __repr__(self) -> str:

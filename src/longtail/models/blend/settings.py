@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longtail.settings import MAX_SEED, Settings, setting, settings
 
-FEW_LABELS_MEMBERS, MANY_LABELS_MEMBERS = "plt, glas", "plt, plt+ngrams=1"
+FEW_LABELS_MEMBERS, MANY_LABELS_MEMBERS = "plt, glas", "plt+ngrams=2, plt+ngrams=1"
 MANY_LABELS = 4096
 
 

@@ -42,7 +42,9 @@ class HierarchicalXCSettings(SolverSettings):
         paper="hard",
         choices=_SEARCHES,
     )
-    C: float = 10.0
+    C: float = setting(
+        "Weight of the loss against the regulariser, as in liblinear.", default=10.0, paper="1 (of its SVMs)", positive=True
+    )
 
     def choose_linkage(self, n_labels: int) -> str:
         """The linkage; if it is None, the number of labels with samples decides.

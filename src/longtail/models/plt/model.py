@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer, NodeWeights
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
+from longtail.linear.trial import DEFAULT_C, choose_C
 from longtail.metrics.ranking import DEFAULT_KS, score_samples
 from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
 from longtail.models.plt.search import search_beam
@@ -39,8 +40,8 @@ class LabelTrees(LabelTreesSettings, Model):
 
     Presets: ``parabel`` has 3 balanced binary trees with up to 100 labels per leaf; ``bonsai`` 3 shallow k-means trees with
     100 children per node; ``xr-linear`` one balanced tree with 32 children per node, and trains nodes on negatives from
-    the matcher, too. All three use single words. ``best`` is the defaults: k-means trees, usually of two levels, whose
-    fanout depends on the number of labels, and pairs of words in addition to words.
+    the matcher, too. All three use single words and C 1. ``best`` is the defaults: k-means trees, usually of two levels,
+    whose fanout depends on the number of labels; the training data decides C and whether pairs of words are used.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> LabelTrees().fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -49,8 +50,8 @@ class LabelTrees(LabelTreesSettings, Model):
 
     presets: ClassVar = {
         "best": {},
-        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "ngrams": 1},
-        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "ngrams": 1},
+        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "C": 1.0, "ngrams": 1},
+        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "C": 1.0, "ngrams": 1},
         "xr-linear": {
             "tree": "balanced",
             "fanout": 32,
@@ -58,6 +59,7 @@ class LabelTrees(LabelTreesSettings, Model):
             "n_trees": 1,
             "beam": 10,
             "negatives": "matcher",
+            "C": 1.0,
             "ngrams": 1,
         },
     }
@@ -84,9 +86,18 @@ class LabelTrees(LabelTreesSettings, Model):
         """Whether validation data is required: for tail="auto"."""
         return self.tail == AUTO_TAIL
 
+    @property
+    def quick_settings(self) -> dict[str, Any]:
+        """One tree, with a C that needs no trial."""
+        return {"C": self.C or DEFAULT_C[self.loss], "n_trees": 1, "tail": 0.0}
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
         plan = self.plan(len(labels))
+        C, self.decisions = self.C, ()
+        if C is None:
+            C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
+            self.decisions = (why,)
         self._log_propensity = np.log(compute_inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
         vectors = self._embed_labels(X, Y)
         self.trees: list[LinearTree] = []
@@ -94,7 +105,7 @@ class LabelTrees(LabelTreesSettings, Model):
             with progress.stage("clusters", 1) as stage:
                 tree = self._grow_tree(vectors, labels, plan, number)
                 stage.advance()
-            self.trees.append(LinearTree(tree, self._fit_nodes(tree, X, Y, progress)))
+            self.trees.append(LinearTree(tree, self._fit_nodes(tree, X, Y, C, progress)))
 
     def _embed_labels(self, X: sp.csr_array, Y: sp.csr_array) -> sp.csr_array | None:
         """Label vectors to cluster [n_labels, …]; None for trees without clustering."""
@@ -122,10 +133,10 @@ class LabelTrees(LabelTreesSettings, Model):
             return build_k_means_tree(vectors, labels, k=fanout, max_depth=self.max_depth, seed=seed, threads=self.threads)
         return build_balanced_tree(vectors, labels, fanout=fanout, max_leaf=self.max_leaf, seed=seed, threads=self.threads)
 
-    def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> TreeWeights:
+    def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, C: float, progress: Progress) -> TreeWeights:
         """Train the linear models of all inner nodes; level by level if the matcher selects negatives."""
         samples = tree.assign_samples(Y)
-        trainer = NodeTrainer(self.loss, self.C, self.eps, self.max_passes, self.prune, self.seed)
+        trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
         weight = self._weight_positives(tree)
         inner = np.flatnonzero(tree.n_children)
         by_level = self.negatives == "matcher"

@@ -1,0 +1,117 @@
+"""Trials: compare settings of linear methods on held-out training data.
+
+A trial uses a part of the training data that is small enough to fit a model several times, and still like the whole: all
+samples of some clusters of labels (``labelspace.subset``). The score is the geometric mean of P@1, P@5 and PSP@5, so that a
+setting that gains in one of them and loses as much in another does not win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.kernels import Longs
+from longtail.labelspace.propensity import compute_inverse_propensity
+from longtail.labelspace.subset import draw_label_clusters
+from longtail.metrics.ranking import score_samples
+from longtail.topk import TopK
+
+MIN_SAMPLES = 200  # labelled samples; with fewer, chance decides and no trial is made
+_MAX_NONZEROS = 300_000  # of the samples of a trial
+_SHARE = 0.25  # of them are held out
+_MIN_SCORED = 2000  # held-out samples, if there are that many; small corpora are split several times
+_MAX_FOLDS = 4  # with a share of 0.25 every sample is then held out once
+_SCORED = ("P@1", "P@5", "PSP@5")
+TRIAL_K = 5  # labels that are predicted
+MIN_GAIN = 1.003  # ratio of two scores; a smaller gain is within the noise
+C_VALUES = {"squared_hinge": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "logistic": (3.0, 10.0, 30.0, 100.0)}  # by loss
+DEFAULT_C = {"squared_hinge": 1.0, "logistic": 30.0}
+
+FitPredict = Callable[[Longs, sp.csr_array, Longs], TopK]  # rows to fit, their labels, rows to predict -> the best labels
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Samples of the training data, split into samples to fit and held-out samples, once or several times."""
+
+    Y: sp.csr_array  # [n_samples, n_labels] labels that take part; the rows are those of the training data
+    folds: tuple[tuple[Longs, Longs], ...]  # rows to fit and rows to score
+
+    @classmethod
+    def draw(cls, X: sp.csr_array, Y: sp.csr_array, seed: int, threads: int | None) -> Trial | None:
+        """Draw a trial from training data; None if there is too little of it."""
+        if np.count_nonzero(np.diff(Y.indptr)) < MIN_SAMPLES:
+            return None
+        part = draw_label_clusters(X, Y, _MAX_NONZEROS, seed, threads)
+        rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(part.indptr)))
+        size = int(_SHARE * len(rows))
+        n_folds = min(max(_MIN_SCORED // max(size, 1), 1), _MAX_FOLDS)
+        parts = [rows[i * size : (i + 1) * size] for i in range(n_folds)]
+        return cls(part, tuple((np.setdiff1d(rows, held_out), np.sort(held_out)) for held_out in parts))
+
+    @property
+    def n_scored(self) -> int:
+        """Number of held-out samples of all folds."""
+        return sum(len(held_out) for _, held_out in self.folds)
+
+    @property
+    def rows(self) -> Longs:
+        """The samples of the trial, ascending."""
+        return np.union1d(*self.folds[0])
+
+    def score(self, fit_predict: FitPredict) -> float:
+        """Fit, predict held-out samples, and return the geometric mean of P@1, P@5 and PSP@5."""
+        values = []
+        for rows, held_out in self.folds:
+            Y = self.Y[rows]
+            weights = compute_inverse_propensity(np.bincount(Y.indices, minlength=Y.shape[1]), len(rows))
+            found = score_samples(fit_predict(rows, Y, held_out), self.Y[held_out], weights, (1, TRIAL_K)).values()
+            values.append([found[name] for name in _SCORED])
+        return float(np.exp(np.log(np.maximum(np.mean(values, axis=0), 1e-6)).mean()))
+
+
+def choose_C(
+    fit_quick: Callable[..., Any], X: sp.csr_array, Y: sp.csr_array, *, loss: str, seed: int, threads: int | None
+) -> tuple[float, str]:
+    """Choose C on held-out training data. Returns it and a sentence that says why.
+
+    :param fit_quick: Fits a model to X and Y with a given C (``Model.fit_quick``).
+    """
+    trial = Trial.draw(X, Y, seed, threads)
+    if trial is None:
+        C = DEFAULT_C[loss]
+        return C, f"C={C:g}, the default: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
+
+    def score(C: float) -> float:
+        return trial.score(lambda rows, Y_rows, held_out: fit_quick(X[rows], Y_rows, C=C).topk(X[held_out], TRIAL_K))
+
+    best, tried = climb(score, C_VALUES[loss], DEFAULT_C[loss])
+    scores = ", ".join(f"{value:g}: {found:.2f}" for value, found in tried.items())
+    return best, f"C={best:g}: the best score on {trial.n_scored:,} held-out samples ({scores})"
+
+
+def climb(score: Callable[[float], float], values: Sequence[float], start: float) -> tuple[float, dict[float, float]]:
+    """Find a value with a good score: go up from ``start`` while the score improves, or else down.
+
+    :param values: The values that may be tried, ascending.
+    :returns: The value, and the score of every value that was tried.
+
+    >>> climb(lambda value: 100 - abs(value - 10), (1, 3, 10, 30), 3)
+    (10, {3: 93, 10: 100, 30: 80})
+    """
+    first = values.index(start)
+    tried = {start: score(start)}
+    for following in (values[first + 1 :], values[:first][::-1]):
+        best = start
+        for value in following:
+            tried[value] = score(value)
+            if tried[value] < MIN_GAIN * tried[best]:
+                break
+            best = value
+        if best != start:
+            break
+    return best, dict(sorted(tried.items()))
