@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from longtail.api import choose as choose
     from longtail.api import compare as compare
+    from longtail.api import tune as tune
     from longtail.blending import blend as blend
     from longtail.data.check import check as check
     from longtail.data.dataset import Dataset as Dataset
@@ -52,6 +53,7 @@ _MODULES = {
     "reproduce": "longtail.recipes.reproduce",
     "set_progress": "longtail.progress",
     "split": "longtail.data.split",
+    "tune": "longtail.api",
 }
 __all__ = ["__version__", *_MODULES]
 

@@ -13,16 +13,18 @@ from longtail.comparison.candidates import Candidate, parse_candidates
 from longtail.comparison.results import Comparison, evaluate_runs
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
 from longtail.data.dataset import Dataset
-from longtail.data.read import read
+from longtail.data.read import ensure_dataset, read
 from longtail.data.write import write_parts
 from longtail.errors import SettingError
 from longtail.files import find_unwritable, open_atomic
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.progress import Progress, resolve_progress
+from longtail.registry import DEFAULT_METHOD
 from longtail.report.comparison_page import render_page
 from longtail.selection.plan import DEFAULT_MINUTES, Budget, Plan, make_plan
 from longtail.selection.profile import profile_data
+from longtail.selection.tuning import DEFAULT_TUNING_MINUTES, TuningResult, search_settings
 from longtail.spec import MethodSpec
 
 Data = Dataset | str | Path
@@ -115,6 +117,33 @@ def choose(
     """
     data = data if isinstance(data, Dataset) else read(data)
     return make_plan(profile_data(data, seed), Budget(minutes, memory), threads=threads)
+
+
+def tune(
+    data: Data,
+    method: str | MethodSpec = DEFAULT_METHOD,
+    *,
+    minutes: float = DEFAULT_TUNING_MINUTES,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | bool | None = None,
+) -> TuningResult:
+    """Search for settings of a method that suit the data: random search with successive halving on held-out training data.
+
+    ``result.spec.build(seed, threads)`` is the tagger to fit. Settings that ``method`` names are not changed.
+
+    :param data: The training data: a ``Dataset`` or a file.
+    :param method: A method or spec.
+    :param minutes: Wall time of the search. A longer search tries the same settings in the same order, and more.
+    :param seed: Seed of the settings that are tried, and of the samples that are held out.
+    :param threads: Threads. None: all cores.
+    :param progress: Whether to show each attempt. None: in terminals and notebooks.
+    """
+    spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
+    if not minutes > 0:
+        raise SettingError(f"minutes is {minutes}", hint="It must be a positive number")
+    display = resolve_progress(progress)
+    return search_settings(ensure_dataset(data), spec, minutes=minutes, seed=seed, threads=threads, progress=display)
 
 
 def _save_dataset(name: str, data: Data, folder: Path) -> Dataset:

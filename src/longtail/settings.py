@@ -32,6 +32,7 @@ def setting(
     maximum: float | None = None,
     below: float | None = None,
     choices: Iterable[str] | Callable[[], Iterable[str]] | None = None,
+    search: Iterable[Any] = (),
 ) -> Any:
     """Declare one setting of a settings class.
 
@@ -43,10 +44,11 @@ def setting(
     :param maximum: The largest value allowed.
     :param below: The value must be smaller than this.
     :param choices: The names allowed, or a function that returns them.
+    :param search: The values among which ``tune`` searches. Empty: it leaves the setting alone.
     """
     known = choices if choices is None or callable(choices) else lambda: choices
     limits = Limits(minimum, maximum, 0 if positive else None, below, known)
-    return field(default=default, metadata={"doc": doc, "paper": paper, "limits": limits})
+    return field(default=default, metadata={"doc": doc, "paper": paper, "limits": limits, "search": tuple(search)})
 
 
 class Described(NamedTuple):
@@ -57,18 +59,20 @@ class Described(NamedTuple):
     default: Any
     paper: str
     doc: str
+    search: tuple[Any, ...]
 
 
 def describe(cls: type[Any]) -> Iterator[Described]:
     """Yield the documentation of every setting of a class."""
     for each in fields(cls):
-        yield Described(each.name, str(each.type), each.default, each.metadata["paper"], each.metadata["doc"])
+        about = each.metadata
+        yield Described(each.name, str(each.type), each.default, about["paper"], about["doc"], about["search"])
 
 
 def add_parameters(cls: type[Any]) -> None:
     """Append one ``:param`` line per setting to the docstring of a class, for Sphinx, IDEs and ``help``."""
     lines: list[str] = []
-    for name, kind, default, paper, doc in describe(cls):
+    for name, kind, default, paper, doc, _ in describe(cls):
         published = f", paper {paper}" if paper else ""
         lines.append(f":param {name}: {doc} ({kind}, default {default!r}{published})")
     cls.__doc__ = "\n".join([cleandoc(cls.__doc__ or ""), *([""] if lines else []), *lines])

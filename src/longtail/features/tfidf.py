@@ -37,11 +37,17 @@ class TfidfSettings(Settings):
         "Longest n-gram: terms are runs of 1 to this many words. None: chosen by the training data, 1 or 2.",
         default=None,
         positive=True,
+        search=(1, 2),
     )
     ngram_weight: float = setting(
-        "Norm of the vector of n-grams of two and more words; that of single words is 1.", default=0.5, positive=True
+        "Norm of the vector of n-grams of two and more words; that of single words is 1.",
+        default=0.5,
+        positive=True,
+        search=(0.3, 0.5, 0.7, 1.0),
     )
-    min_df: int = setting("Minimum number of texts in which a term must occur.", default=2, positive=True)
+    min_df: int = setting(
+        "Minimum number of texts in which a term must occur.", default=2, positive=True, search=(1, 2, 3, 5)
+    )
     max_features: int | None = setting(
         "Keep only this many terms, those of the most texts. None: all.", default=None, positive=True
     )
@@ -51,6 +57,7 @@ class TfidfSettings(Settings):
         " (ln(1 + tf) times 1 minus the entropy of the term's distribution over the texts).",
         default="log",
         choices=terms.WEIGHTINGS,
+        search=("log", "sqrt", "bm25", "log-entropy"),
     )
     field_weights: str | None = setting(
         "Weights of the fields of a text in their order, such as 3,1 for title and body: what an occurrence in each field"

@@ -11,7 +11,11 @@ class SolverSettings(Settings):
     """How sparse linear classifiers are fitted."""
 
     prune: float = setting(
-        "Weights whose magnitude is below this are dropped.", default=0.1, paper="0.01 (DiSMEC), 0.1 (Parabel)", minimum=0
+        "Weights whose magnitude is below this are dropped.",
+        default=0.1,
+        paper="0.01 (DiSMEC), 0.1 (Parabel)",
+        minimum=0,
+        search=(0.02, 0.05, 0.1),
     )
     eps: float = setting(
         "Tolerance: stop after a pass in which no projected gradient (logistic: no error of a logit) was larger.",
@@ -35,5 +39,6 @@ class LossSettings(SolverSettings):
         default=None,
         paper="1 (DiSMEC, Parabel)",
         positive=True,
+        search=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
     )
     loss: str = setting("Loss: squared_hinge or logistic.", default="squared_hinge", paper="squared_hinge", choices=SOLVERS)

@@ -21,7 +21,7 @@ from longtail.metrics.ranking import score_samples
 from longtail.topk import TopK
 
 MIN_SAMPLES = 200  # labelled samples; with fewer, chance decides and no trial is made
-_MAX_NONZEROS = 300_000  # of the samples of a trial
+MAX_NONZEROS = 300_000  # of the samples of a trial
 _SHARE = 0.25  # of them are held out
 _MIN_SCORED = 2000  # held-out samples, if there are that many; small corpora are split several times
 _MAX_FOLDS = 4  # with a share of 0.25 every sample is then held out once
@@ -42,11 +42,16 @@ class Trial:
     folds: tuple[tuple[Longs, Longs], ...]  # rows to fit and rows to score
 
     @classmethod
-    def draw(cls, X: sp.csr_array, Y: sp.csr_array, seed: int, threads: int | None) -> Trial | None:
-        """Draw a trial from training data; None if there is too little of it."""
+    def draw(
+        cls, X: sp.csr_array, Y: sp.csr_array, seed: int, threads: int | None, max_nonzeros: int = MAX_NONZEROS
+    ) -> Trial | None:
+        """Draw a trial from training data; None if there is too little of it.
+
+        :param max_nonzeros: Clusters of labels are added while their samples have fewer non-zero features than this.
+        """
         if np.count_nonzero(np.diff(Y.indptr)) < MIN_SAMPLES:
             return None
-        part = draw_label_clusters(X, Y, _MAX_NONZEROS, seed, threads)
+        part = draw_label_clusters(X, Y, max_nonzeros, seed, threads)
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(part.indptr)))
         size = int(_SHARE * len(rows))
         n_folds = min(max(_MIN_SCORED // max(size, 1), 1), _MAX_FOLDS)
