@@ -1,0 +1,88 @@
+"""Texts with every word replaced by terms, so that the kernels that count words count stems, parts of compounds or subwords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from longtail.kernels import Longs
+
+_WORD = re.compile(r"\w+")
+_MAX_CACHED = 1 << 20  # distinct words
+
+
+class Term(NamedTuple):
+    """A term of a word, and the characters [start, end) of the word from which it comes."""
+
+    text: str
+    start: int
+    end: int
+
+
+class _Cache(dict[str, str]):
+    """The terms of each word, separated by spaces; computed when a word is first asked for."""
+
+    def __init__(self, compute: Callable[[str], str]) -> None:
+        self._compute = compute
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _MAX_CACHED:
+            self.clear()
+        value = self[word] = self._compute(word)
+        return value
+
+
+class Rewriter:
+    """Replaces every word of a text by its terms.
+
+    :param analyse: Returns the terms of a lower-cased word.
+
+    >>> rewriter = Rewriter(lambda word: (Term(word.removesuffix("s"), 0, len(word)),))
+    >>> rewriter.rewrite("Two cats, one dog")
+    'two cat one dog'
+    """
+
+    def __init__(self, analyse: Callable[[str], tuple[Term, ...]]) -> None:
+        self._analyse = analyse
+        self._cache = _Cache(lambda word: " ".join(term.text for term in analyse(word)))
+
+    def rewrite(self, text: str) -> str:
+        """The terms of all words of a text in order, separated by spaces."""
+        return " ".join(map(self._cache.__getitem__, _WORD.findall(text.lower())))
+
+    def align(self, text: str) -> tuple[str, Longs, Longs]:
+        """The rewritten text, and the characters [start, end) of the text from which each of its terms comes.
+
+        >>> [part if isinstance(part, str) else part.tolist() for part in SUBWORDS.align("An Apple")]
+        ['_an_ _appl apple pple_', [0, 3, 3, 4], [2, 7, 8, 8]]
+        """
+        lower, spans = text.lower(), []
+        terms: list[str] = []
+        for word in _WORD.finditer(lower):
+            for term in self._analyse(word.group()):
+                terms.append(term.text)
+                spans.append((word.start() + term.start, word.start() + term.end))
+        if len(lower) != len(text):  # a few capital letters become two characters in lower case
+            source = np.repeat(np.arange(len(text)), [len(letter.lower()) for letter in text]).tolist()
+            spans = [(source[start], source[end - 1] + 1) for start, end in spans]
+        starts, ends = np.array(spans, np.int64).reshape(-1, 2).T
+        return " ".join(terms), starts, ends
+
+
+def make_subwords(word: str, length: int = 5) -> tuple[Term, ...]:
+    """All runs of ``length`` characters of a word, whose start and end are marked by "_".
+
+    >>> [term.text for term in make_subwords("kirjat")]
+    ['_kirj', 'kirja', 'irjat', 'rjat_']
+    >>> make_subwords("on")
+    (Term(text='_on_', start=0, end=2),)
+    """
+    marked, n = f"_{word}_", len(word)
+    starts = range(max(len(marked) - length, 0) + 1)
+    return tuple(Term(marked[i : i + length], max(i - 1, 0), min(i + length - 1, n)) for i in starts)
+
+
+SUBWORDS = Rewriter(make_subwords)
