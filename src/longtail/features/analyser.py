@@ -40,7 +40,7 @@ class Analyser:
         else:
             known = get_language(language)
             self._stem = _load_stemmer(known.stemmer)
-            self._splitter = CompoundSplitter(self._stem, known.links) if known.links else None
+            self._splitter = CompoundSplitter(self._stem) if known.compounds else None
 
     def fit(self, counts: Mapping[str, int]) -> Self:
         """Learn the parts of compounds.
