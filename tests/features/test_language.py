@@ -15,24 +15,24 @@ from longtail.features.language import LANGUAGES, detect_language, get_language
 from longtail.features.rewriting import SUBWORDS, Rewriter, make_subwords
 
 SENTENCES = {
-    "fi": "Lapset ja nuoret ovat kirjastossa, mutta hän on kotona. Miten suomen kieli oli niin vaikea, että se ei ole helppo?",
-    "de": "Die Geschichte der Stadt und ihrer Bewohner ist nicht neu. Das Buch handelt von einer Reise, die auf dem Land beginnt.",
+    "fi": "Lapset ja nuoret ovat kirjastossa, mutta hän on kotona. Suomen kieli oli niin vaikea, että se ei ole helppo.",
+    "de": "Die Geschichte der Stadt und ihrer Bewohner ist nicht neu. Das Buch handelt von einer Reise auf dem Land.",
     "en": "The history of the town and its people is not new. This book is about a journey that was made by the sea.",
-    "fr": "L'histoire de la ville et des habitants est dans un livre. Le voyage que les enfants ont fait avec le maître est long.",
+    "fr": "L'histoire de la ville et des habitants est dans un livre. Le voyage que les enfants ont fait est long.",
     "sv": "Historien om staden och de som bor där är inte ny. Det är en bok för barn, med bilder av djur som man kan se på.",
     "es": "La historia de la ciudad y los habitantes no es nueva. El libro que se lee en las escuelas es para los niños.",
-    "it": "La storia della città e degli abitanti non è nuova. Il libro che si legge nelle scuole è per i bambini, con una mappa.",
-    "nl": "De geschiedenis van de stad en het land is niet nieuw. Het boek gaat over een reis die op zee wordt gemaakt door een man.",
-    "pt": "A história da cidade e dos habitantes não é nova. O livro que se lê em casa é para uma criança, mas não para os pais.",
+    "it": "La storia della città e degli abitanti non è nuova. Il libro che si legge nelle scuole è per i bambini.",
+    "nl": "De geschiedenis van de stad en het land is niet nieuw. Het boek gaat over een reis door een land.",
+    "pt": "A história da cidade e dos habitantes não é nova. O livro que se lê em casa é para uma criança.",
     "ru": "История города и его жителей не нова. Это книга о том, как он был в пути, но не знал, что за ним идут из города.",
-    "pl": "Historia miasta i jego mieszkańców nie jest nowa. To książka o podróży, która się nie kończy, ale jest dla dzieci i od dzieci.",
+    "pl": "Historia miasta i jego mieszkańców nie jest nowa. To książka o podróży, która się nie kończy, dla dzieci.",
     "hu": "A város és a lakók története nem új. Ez egy könyv, amely az utazásról szól, de csak azt meséli el, hogy mi volt.",
 }
 
 
 @pytest.mark.parametrize("language", SENTENCES)
 def test_the_language_of_a_few_sentences_is_detected(language: str) -> None:
-    assert detect_language([SENTENCES[language]]) == language
+    assert detect_language([SENTENCES[language]] * 2) == language
 
 
 def test_a_language_is_not_guessed() -> None:
@@ -128,12 +128,12 @@ def test_an_analyser_does_not_depend_on_the_order_of_words() -> None:
 def test_another_version_of_the_stemmer_is_noticed() -> None:
     state = Analyser("en").fit({"libraries": 2, "is": 1}).state()
     state["probe_terms"] = np.frombuffer(b"library\nis", np.uint8)
-    with pytest.raises(BundleError, match="another way than when this model was trained.*PyStemmer"):
+    with pytest.raises(BundleError, match=r"another way than when this model was trained.*PyStemmer"):
         Analyser.from_state(state)
 
 
 def test_unknown_languages_come_with_a_suggestion() -> None:
-    with pytest.raises(SettingError, match='"finnish" is not a language that can be analysed. Did you mean "fi"?'):
+    with pytest.raises(SettingError, match='Did you mean "fi"'):
         get_language("finnish")
     with pytest.raises(SettingError, match="Available: ar, ca, "):
         Analyser("xx")

@@ -1,9 +1,10 @@
-"""Texts with every word replaced by terms, so that the kernels that count words count stems, parts of compounds or subwords."""
+"""Texts with every word replaced by terms: stems, parts of compounds or subwords, for the kernels that count words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +71,28 @@ class Rewriter:
             spans = [(source[start], source[end - 1] + 1) for start, end in spans]
         starts, ends = np.array(spans, np.int64).reshape(-1, 2).T
         return " ".join(terms), starts, ends
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """Count the texts in which each lower-cased word occurs.
+
+    >>> count_words(["A rose is a rose", "a dog"])["a"]
+    2
+    """
+    return Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
+
+
+def estimate_rare_share(df: Longs) -> float:
+    """Estimate which share of the words of a new text occurs in fewer than two texts of the corpus.
+
+    Leaving out one text, these are its words of one or two texts of the whole corpus.
+
+    :param df: [n_words] Number of texts in which each word of the corpus occurs.
+
+    >>> estimate_rare_share(np.array([1, 2, 7]))
+    0.3
+    """
+    return float(df[df <= 2].sum() / max(df.sum(), 1))
 
 
 def make_subwords(word: str, length: int = 5) -> tuple[Term, ...]:
