@@ -2,7 +2,7 @@
 
     python benchmarks/languages.py finna-yso-fi --language fi --samples 40000
 
-Each representation is a TF-IDF block of norm 1, or several blocks with weights, joined and scaled to length 1. The method `plt`
+Each representation is a TF-IDF block of norm 1, or several blocks with weights, joined and scaled to length 1. Then `plt`
 with one tree is trained on 7/8 of the training data and evaluated on the rest. The test data is not read.
 """
 

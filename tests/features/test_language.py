@@ -139,11 +139,21 @@ def test_unknown_languages_come_with_a_suggestion() -> None:
         Analyser("xx")
 
 
-@pytest.mark.parametrize(("language", "module"), [("en", "Stemmer"), (VOIKKO, "libvoikko")])
-def test_a_missing_package_is_named(language: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"longtail\[language\]"):
-        Analyser(language)
+def test_a_missing_stemmer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Stemmer", None)
+    with pytest.raises(MissingExtra, match=r"English words needs PyStemmer.*longtail\[language\]"):
+        Analyser("en")
+
+
+def raise_missing_library(language: str) -> None:
+    raise OSError("libvoikko.so.1: cannot open shared object file")
+
+
+@pytest.mark.parametrize("module", [None, SimpleNamespace(Voikko=raise_missing_library, VoikkoException=ValueError)])
+def test_a_missing_voikko_is_named(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "libvoikko", module)
+    with pytest.raises(SettingError, match=r"needs libvoikko.*apt install.*Or set language=fi$"):
+        Analyser(VOIKKO)
 
 
 def test_base_forms_and_parts_of_voikko(monkeypatch: pytest.MonkeyPatch) -> None:

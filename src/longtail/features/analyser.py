@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from longtail.errors import BundleError, MissingExtra
+from longtail.errors import BundleError, MissingExtra, SettingError
 from longtail.features.compounds import CompoundSplitter
 from longtail.features.language import get_language
 from longtail.features.rewriting import Term
@@ -106,13 +106,7 @@ def _load_stemmer(algorithm: str) -> Callable[[str], str]:
 
 def _load_voikko() -> Callable[[str], tuple[Term, ...]]:
     """Return a function that analyses Finnish words with Voikko, and stems those that Voikko does not know."""
-    stem = _load_stemmer("finnish")
-    try:
-        import libvoikko
-
-        voikko: Any = libvoikko.Voikko("fi")
-    except (ImportError, OSError) as error:  # libvoikko.VoikkoException is not one of them: it names the missing dictionary
-        raise MissingExtra("libvoikko and its Finnish dictionary", "language", f"language={VOIKKO}") from error
+    stem, voikko = _load_stemmer("finnish"), _open_voikko()
 
     def analyse(word: str) -> tuple[Term, ...]:
         readings = voikko.analyze(word)
@@ -129,3 +123,16 @@ def _load_voikko() -> Callable[[str], tuple[Term, ...]]:
         return tuple(Term(name, begin, end) for name, (begin, end) in terms.items())
 
     return analyse
+
+
+def _open_voikko() -> Any:
+    hint = f"Install them with: apt install libvoikko1 voikko-fi; pip install libvoikko. Or set language={VOIKKO[:2]}"
+    missing = SettingError(f"language={VOIKKO} needs libvoikko and its Finnish dictionary", hint=hint)
+    try:
+        import libvoikko
+    except ImportError as error:
+        raise missing from error
+    try:
+        return libvoikko.Voikko("fi")
+    except (OSError, libvoikko.VoikkoException) as error:
+        raise missing from error
