@@ -12,7 +12,7 @@ from longtail.errors import BundleError, MissingExtra, SettingError
 from longtail.features.analyser import VOIKKO, Analyser
 from longtail.features.compounds import CompoundSplitter
 from longtail.features.language import LANGUAGES, detect_language, get_language
-from longtail.features.rewriting import SUBWORDS, Rewriter, make_subwords
+from longtail.features.rewriting import SUBWORDS, Rewriter, choose_subword_weight, make_subwords
 
 SENTENCES = {
     "fi": "Lapset ja nuoret ovat kirjastossa, mutta hän on kotona. Suomen kieli oli niin vaikea, että se ei ole helppo.",
@@ -202,3 +202,20 @@ def test_the_cache_of_words_stays_small(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("longtail.features.rewriting._MAX_CACHED", 3)
     rewriter = Rewriter(make_subwords)
     assert rewriter.rewrite("a b c d e a") == "_a_ _b_ _c_ _d_ _e_ _a_" and len(rewriter._cache) <= 3
+
+
+@pytest.mark.parametrize(
+    ("n_rare", "n_frequent", "n_texts", "weight"),
+    [
+        (20, 8, 10, 2.0),  # words in one text, words in ten texts: 20 of 100 words are rare, 10 words per text
+        (60, 4, 10, 3.0),
+        (10, 9, 10, 0.0),  # few rare words
+        (200, 80, 10, 0.0),  # long texts
+        (0, 0, 10, 0.0),
+    ],
+)
+def test_subwords_are_for_short_texts_with_many_rare_words(
+    n_rare: int, n_frequent: int, n_texts: int, weight: float
+) -> None:
+    df = np.array([1] * n_rare + [10] * n_frequent, np.int64)
+    assert choose_subword_weight(df, n_texts) == pytest.approx(weight)

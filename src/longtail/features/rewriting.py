@@ -13,6 +13,9 @@ from longtail.kernels import Longs
 
 _WORD = re.compile(r"\w+")
 _MAX_CACHED = 1 << 20  # distinct words
+_MIN_RARE_SHARE = 0.15  # with fewer rare words, subwords gain at most a point for more than twice the time
+_MAX_WORDS_PER_TEXT = 25  # distinct; texts of 60 and more become worse with subwords
+_MAX_SUBWORD_WEIGHT = 3.0
 
 
 class Term(NamedTuple):
@@ -93,6 +96,20 @@ def estimate_rare_share(df: Longs) -> float:
     0.3
     """
     return float(df[df <= 2].sum() / max(df.sum(), 1))
+
+
+def choose_subword_weight(df: Longs, n_texts: int) -> float:
+    """Choose how much a block of subwords should count next to words of norm 1; 0 if it does not pay.
+
+    It pays for short texts with many rare words, in any language. In long texts other words make up for the rare ones.
+
+    :param df: [n_words] Number of texts in which each word of the corpus occurs.
+
+    >>> choose_subword_weight(np.array([1] * 20 + [2] * 5 + [10] * 6), n_texts=10)
+    3.0
+    """
+    rare, words_per_text = estimate_rare_share(df), df.sum() / n_texts
+    return min(10 * rare, _MAX_SUBWORD_WEIGHT) if rare >= _MIN_RARE_SHARE and words_per_text <= _MAX_WORDS_PER_TEXT else 0.0
 
 
 def make_subwords(word: str, length: int = 5) -> tuple[Term, ...]:
