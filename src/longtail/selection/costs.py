@@ -14,6 +14,7 @@ from math import log2, pow
 from pathlib import Path
 from typing import Any
 
+from longtail.linear.trial import MAX_NONZEROS
 from longtail.models.blend.settings import MANY_LABELS as BLEND_MANY
 from longtail.models.glas.settings import MAX_FULL_LOSS_LABELS
 from longtail.models.lightattention.settings import MAX_EXHAUSTIVE_LABELS, N_CANDIDATES
@@ -32,6 +33,7 @@ _DENSE_SHARE = 40  # possible weights per stored weight where nearly all feature
 _CACHED_FEATURES = 10_000  # features whose weights fit into the processor's cache
 _TOKENS_PER_WORD = 1.6
 _LINEAR_MB, _NETWORK_MB = 180.0, 480.0  # memory of a process without and with torch
+_TRIAL_FITS = 5  # models that a linear method fits in trials, of n-grams and C
 _BLEND_FITS = 1.9  # a blend fits its members on nine tenths of the samples, then on all
 _ATTENTION_EPOCHS, _WORDLLAMA_MB = 0.6, 17  # of BLEND_ATTENTION: 6 epochs instead of 10; its encoder
 _PARALLEL_LINEAR, _PARALLEL_NETWORK = 0.9, 0.5  # share of the work that threads share; assumed, not measured
@@ -121,16 +123,16 @@ def _members(spec: str, p: Profile) -> tuple[CostModel, CostModel]:
     models = cost_models()
     trees = models["plt"]
     if spec == BLEND_ATTENTION:
-        wide = Terms(p.bigrams.width + _DIM, p.bigrams.nonzeros + _DIM * p.n_samples)
+        wide = Terms(p.linear_terms.width + _DIM, p.linear_terms.nonzeros + _DIM * p.n_samples)
         return replace(trees, work=lambda p: _count_plt(p, wide)), models["lightattention"]
     return trees, replace(trees, work=lambda p: _count_plt(p, p.unigrams)) if is_blend_of_trees(p) else models["glas"]
 
 
 def _count_ovr(p: Profile) -> Work:
-    """The solver passes over all non-zeros, for each label."""
-    X = p.bigrams
+    """The solver passes over all non-zeros, for each label; in a trial, over those of some labels."""
+    X, share = p.linear_terms, _trial_share(p)
     return Work(
-        (p.n_words / _MILLION, X.nonzeros * p.n_labels / _BILLION),
+        (p.n_words / _MILLION, (1 + _TRIAL_FITS * share) * X.nonzeros * p.n_labels / _BILLION),
         (1, _data_mb(p, X), _n_weights(p, X)),
         (_n_weights(p, X), _n_names(p, X)),
     )
@@ -138,7 +140,7 @@ def _count_ovr(p: Profile) -> Work:
 
 def _count_plt(p: Profile, X: Terms | None = None) -> Work:
     """In each tree, a sample is compared with the children of the root and the labels of its positive clusters."""
-    X = X or p.bigrams
+    X = X or p.linear_terms
     n_trees = 1 if p.n_labels >= SINGLE_TREE_LABELS else 3
     fanout = 2 ** min(log2(2 * p.n_labels) / 2, MAX_LOG2_FANOUT)
     compared = n_trees * (fanout + min(p.labels_per_sample, fanout) * p.n_labels / fanout)
@@ -146,11 +148,17 @@ def _count_plt(p: Profile, X: Terms | None = None) -> Work:
         compared = compared * 2 / 3 + p.n_labels
     centres = n_trees * min(p.n_labels * FEATURES_PER_LABEL, p.n_pairs * _row_length(p, X)) * fanout
     weights = n_trees * _n_weights(p, X)
+    compared *= 1 + _TRIAL_FITS / n_trees * _trial_share(p)  # a trial fits one tree
     return Work(
         (p.n_words / _MILLION, _cache_factor(X) * X.nonzeros * compared / _BILLION, centres / _BILLION),
         (1, _data_mb(p, X), weights),
         (weights, _n_names(p, X)),
     )
+
+
+def _trial_share(p: Profile) -> float:
+    """The share of the data on which trials compare settings."""
+    return min(MAX_NONZEROS / max(p.unigrams.nonzeros, 1), 1.0)
 
 
 def _count_hierarchicalxc(p: Profile) -> Work:
@@ -230,7 +238,7 @@ def _count_minilm_tuned(p: Profile) -> Work:
 def _count_plt_minilm(p: Profile) -> Work:
     """MiniLM encodes each text once; its vectors are appended to those of TF-IDF."""
     wide, tokens = (
-        _count_plt(p, Terms(p.bigrams.width + _MINILM_DIM, p.bigrams.nonzeros + _MINILM_DIM * p.n_samples)),
+        _count_plt(p, Terms(p.linear_terms.width + _MINILM_DIM, p.linear_terms.nonzeros + _MINILM_DIM * p.n_samples)),
         p.n_read(128, _TOKENS_PER_WORD),
     )
     return Work((tokens / _MILLION, *wide.seconds[1:]), wide.memory, (1, *_count_plt(p).size))
