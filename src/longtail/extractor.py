@@ -12,17 +12,19 @@ from longtail.errors import SettingError
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser
-from longtail.features.tfidf import DEFAULT_NGRAMS, Tfidf
+from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.kernels import Floats
-from longtail.linear.feature_trial import choose_ngrams
+from longtail.linear.feature_trial import choose_features
 from longtail.model import Model, PartWeights
 from longtail.nn.hybrid import Hybrid, HybridSettings
 from longtail.progress import SILENT, Progress
 from longtail.settings import MAX_SEED, Settings, setting, settings
 from longtail.state import State
 
-_Features = TypeVar("_Features", bound=Tfidf | Hybrid | Normaliser)
-_FEATURE_KINDS: dict[str, type[Tfidf | Hybrid | Normaliser]] = {"Tfidf": Tfidf, "Hybrid": Hybrid, "Normaliser": Normaliser}
+_Features = TypeVar("_Features", bound=TextFeatures | Hybrid | Normaliser)
+_FEATURE_KINDS: dict[str, type[TextFeatures | Hybrid | Normaliser]] = {
+    kind.__name__: kind for kind in (TextFeatures, Hybrid, Normaliser)
+}
 MACHINE_SETTINGS = ("threads", "device", "log", "checkpoint", "cache")  # they do not belong to the model and are not saved
 
 
@@ -70,7 +72,7 @@ class FeatureExtractor(FeatureSettings):
     (2, 3)
     """
 
-    features: Tfidf | Hybrid | Normaliser
+    features: TextFeatures | Hybrid | Normaliser
     autoencoder: Autoencoder | None = None
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
@@ -83,16 +85,17 @@ class FeatureExtractor(FeatureSettings):
         :param Y: Their labels, for choices that the training data decides. None: single words.
         :param model: The model that will read the features; trials use a quick version of it.
         """
-        kind: type[Tfidf | Hybrid | Normaliser] = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else Tfidf
-        self.decisions, ngrams, vectors = (), self.ngrams, None
-        if kind is not Normaliser and ngrams is None:
-            self.features = words = self._make(Tfidf, ngrams=DEFAULT_NGRAMS)
-            vectors, ngrams = words.fit_transform(inputs, progress), DEFAULT_NGRAMS
+        settings, vectors, self.decisions = self.get_params(), None, ()
+        plain = chosen = fill_plain_words(settings) if not sp.issparse(inputs) else {}
+        if any(settings[name] is None for name in chosen):
+            self.features = words = self._make(TextFeatures)
+            vectors = words.fit_transform(inputs, progress)
             if Y is not None and model is not None and model.quick_settings is not None:
-                ngrams, why = choose_ngrams(inputs, vectors, Y, words, model.fit_quick, self.seed)
+                chosen, why = choose_features(inputs, vectors, Y, words, model.fit_quick, self.seed)
                 self.decisions = (why,)
-        if vectors is None or kind is Hybrid or ngrams != DEFAULT_NGRAMS:
-            self.features = self._make(kind, **({} if kind is Normaliser else {"ngrams": ngrams}))
+        kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else TextFeatures
+        if vectors is None or self.dense or chosen != plain:
+            self.features = self._make(kind, **chosen)
             vectors = self.features.fit_transform(inputs, progress)
         self.autoencoder = None if self.code is None else fit_linear_autoencoder(vectors, self.code, self.seed)
         return self._compress(vectors)
@@ -119,7 +122,7 @@ class FeatureExtractor(FeatureSettings):
         terms, starts, ends = self.features.find_terms(sample.inputs[0])
         columns = np.searchsorted(x.indices, terms)
         shares = (weights / np.maximum(np.bincount(columns, minlength=len(weights)), 1))[columns]
-        if isinstance(self.features, Tfidf):
+        if isinstance(self.features, TextFeatures):
             return starts, ends, shares
         of_encoder = weights[x.indices >= self.features.words.n_features].sum()
         return np.append(starts, 0), np.append(ends, 0), np.append(shares, of_encoder)

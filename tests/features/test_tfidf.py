@@ -34,7 +34,7 @@ def test_vectors_of_words_equal_those_of_scikit_learn(texts: list[str], min_df: 
 @given(TEXTS, st.integers(2, 3), st.floats(0.125, 2, width=32))
 def test_words_and_ngrams_are_two_blocks_of_given_norms(texts: list[str], ngrams: int, weight: float) -> None:
     blocks = [TfidfVectorizer(ngram_range=range_, sublinear_tf=True) for range_ in ((1, 1), (2, ngrams))]
-    ours = Tfidf(ngrams=ngrams, ngram_weight=weight, min_df=1, min_chars=2)
+    ours = Tfidf(ngrams=ngrams, ngram_weight=weight, min_df=1, ngram_min_df=1, min_chars=2)
     try:
         words, pairs = (block.fit_transform(texts).toarray() for block in blocks)
     except ValueError:  # a block is empty
@@ -67,7 +67,7 @@ def test_an_occurrence_in_a_field_counts_as_its_weight() -> None:
 
 def test_terms_of_fields_are_distinct_if_wanted_and_no_ngram_crosses_a_field() -> None:
     texts = ["red rose\x1ered", "red\x1ebig rose"]
-    features = Tfidf(ngrams=2, min_df=1, field_terms=True).fit(texts)
+    features = Tfidf(ngrams=2, min_df=1, ngram_min_df=1, field_terms=True).fit(texts)
     terms = [features.get_term(i) for i in range(features.n_features)]
     assert terms == ["\x1ebig", "\x1ebig rose", "\x1ered", "\x1erose", "red", "red rose", "rose"]
     found, starts, ends = features.find_terms("rose\x1ered")
@@ -111,7 +111,7 @@ def test_long_texts_with_few_distinct_words() -> None:
 
 
 def test_texts_of_unknown_words_have_empty_rows() -> None:
-    features = Tfidf(ngrams=2, min_df=1).fit(["red apple"])
+    features = Tfidf(ngrams=2, min_df=1, ngram_min_df=1).fit(["red apple"])
     assert features.transform(["blue sky", "", "red"]).toarray().any(axis=1).tolist() == [False, False, True]
     assert features.transform([]).shape == (0, 3)
 
@@ -127,7 +127,7 @@ def test_min_chars_skips_short_words() -> None:
 
 
 def test_invalid_settings_and_texts_are_rejected() -> None:
-    for name in ("ngrams", "min_df", "min_chars", "max_features"):
+    for name in ("ngrams", "min_df", "ngram_min_df", "min_chars", "max_features"):
         with pytest.raises(SettingError, match=f"{name} is 0"):
             Tfidf(**{name: 0}).fit(["one"])
     with pytest.raises(DataError, match="no word occurs in 2 texts"):
@@ -144,11 +144,16 @@ def test_the_normaliser_scales_rows_to_length_one() -> None:
 
 
 def test_terms_are_found_where_lower_case_is_longer() -> None:
-    features = Tfidf(min_df=1, ngrams=2).fit(["İstanbul straße Ωmega", "ΣΟΦΟΣ"])
+    features = Tfidf(min_df=1, ngram_min_df=1, ngrams=2).fit(["İstanbul straße Ωmega", "ΣΟΦΟΣ"])
     text = "xİ İSTANBUL STRASSE Straße, ΩMEGA ΣΟΦΟΣ"
     found, starts, ends = features.find_terms(text)
     places = {(features.get_term(i), text[a:b]) for i, a, b in zip(found, starts, ends, strict=True)}
     assert {("straße", "Straße"), ("straße ωmega", "Straße, ΩMEGA"), ("σοφος", "ΣΟΦΟΣ"), ("stanbul", "STANBUL")} <= places
+
+
+def test_words_and_ngrams_have_separate_minimum_frequencies() -> None:
+    features = Tfidf(ngrams=2, min_df=1, ngram_min_df=2).fit(["red rose", "red rose tree"])
+    assert [features.get_term(i) for i in range(features.n_features)] == ["red", "red rose", "rose", "tree"]
 
 
 @given(TEXTS, st.integers(1, 3), st.integers(1, 2))

@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from longtail import Dataset, Tagger, load
+from longtail.features.text import TextFeatures
 from longtail.labelspace.subset import draw_label_clusters
-from longtail.linear.feature_trial import MAX_PAIR_WORDS
+from longtail.linear.feature_trial import MAX_SHORT_WORDS
 from longtail.linear.trial import C_VALUES, MIN_SAMPLES, Trial, climb
 from longtail.models.ovr import OneVsRest
 from longtail.models.plt.model import LabelTrees
@@ -92,15 +93,25 @@ def test_pairs_of_words_are_used_where_they_tell_the_labels_apart() -> None:
         texts.append(f"{first} {second}")
         labels.append([f"{first} before {second}"])
     pairs = Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, labels))
-    assert "ngrams=2" in pairs.pipeline.decisions[0]
+    assert pairs.pipeline.decisions[0].startswith("min_df=2, ngrams=2")
     assert pairs.pipeline.extractor is not None and pairs.pipeline.extractor.features.n_features > 8
     by_words = [[sorted(text.split())[0]] for text in texts]
-    assert "ngrams=1" in Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, by_words)).pipeline.decisions[0]
+    alone = Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, by_words))
+    assert alone.pipeline.decisions[0].startswith("min_df=2, ngrams=1")
+
+
+def test_settings_that_are_given_are_not_chosen() -> None:
+    texts = [f"word{i % 40} other{i % 7}" for i in range(300)]
+    tagger = Tagger("ovr", C=1.0, ngrams=1, min_df=3, subwords=0.0, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
+    assert tagger.pipeline.decisions == () and isinstance(tagger.features, TextFeatures)
+    assert tagger.features.get_params()["min_df"] == 3
+    some = Tagger("ovr", C=1.0, min_df=3, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
+    assert "min_df" not in some.pipeline.decisions[0] and some.features.get_params()["min_df"] == 3  # type: ignore[union-attr]
 
 
 def test_long_texts_get_words_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longtail.linear.feature_trial.Trial.draw", None)
-    texts = [f"label{i % 5} " + "word " * (MAX_PAIR_WORDS + 1) for i in range(50)]
+    texts = [f"label{i % 5} " + "word " * (MAX_SHORT_WORDS + 1) for i in range(50)]
     tagger = Tagger("ovr", C=1.0, threads=1).fit(texts, [[f"{i % 5}"] for i in range(50)])
     assert "the texts are long, 302 words on average" in tagger.pipeline.decisions[0]
 

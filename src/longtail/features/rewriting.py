@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from longtail.kernels import Longs
+from longtail.kernels import Ints, Longs
 
 _WORD = re.compile(r"\w+")
 _MAX_CACHED = 1 << 20  # distinct words
@@ -85,7 +85,7 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
     return Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
 
 
-def estimate_rare_share(df: Longs) -> float:
+def estimate_rare_share(df: Ints) -> float:
     """Estimate which share of the words of a new text occurs in fewer than two texts of the corpus.
 
     Leaving out one text, these are its words of one or two texts of the whole corpus.
@@ -98,7 +98,7 @@ def estimate_rare_share(df: Longs) -> float:
     return float(df[df <= 2].sum() / max(df.sum(), 1))
 
 
-def choose_subword_weight(df: Longs, n_texts: int) -> float:
+def choose_subword_weight(df: Ints, n_texts: int) -> float:
     """Choose how much a block of subwords should count next to words of norm 1; 0 if it does not pay.
 
     It pays for short texts with many rare words, in any language. In long texts other words make up for the rare ones.

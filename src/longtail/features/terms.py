@@ -140,6 +140,16 @@ def count_terms(
 
 
 @kernel
+def find_ngrams(text: Bytes, spans: Longs) -> NDArray[np.bool_]:
+    """Which terms consist of two or more words [n_terms]."""
+    found = np.zeros(len(spans), np.bool_)
+    for i in range(len(spans)):
+        for p in range(spans[i, 0], spans[i, 1]):
+            found[i] |= not _IS_WORD[text[p]]
+    return found
+
+
+@kernel
 def copy_terms(
     keys: _Hashes, df: Ints, last_seen: Ints, spans: Longs, to: _Hashes, to_df: Ints, to_seen: Ints, to_spans: Longs
 ) -> None:

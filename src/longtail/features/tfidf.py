@@ -1,8 +1,8 @@
 """TF-IDF over words and word n-grams, in compiled code, saved as plain arrays.
 
 With the default weighting, tf-idf(t, d) = (1 + ln tf) · (ln((1 + n) / (1 + df)) + 1), as in scikit-learn. A vector consists
-of two blocks, single words and n-grams. Each block is scaled to a norm, 1 for words and ``ngram_weight`` for n-grams; then the
-whole vector is scaled to length 1. With a common norm, the many pairs of a long text would outweigh its words.
+of two blocks, single words and n-grams. Each block is scaled to a norm, 1 for words and ``ngram_weight`` for n-grams; then
+the whole vector is scaled to length 1. With a common norm, the many pairs of a long text would outweigh its words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from longtail.settings import Settings, setting, settings
 _TEXTS_PER_CHUNK = 2048  # texts that one call of a kernel handles
 _CHARS_PER_CHUNK = 1 << 20  # their total length, as kernels allocate memory by length
 _MIN_TABLE_SLOTS = 1 << 16
-DEFAULT_NGRAMS = 1  # if there are no labels by which the training data could decide
+_DEFAULT_NGRAMS, _DEFAULT_MIN_DF = 1, 2  # if there are no labels by which the training data could decide
 _NON_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are not letters or digits
 
 
@@ -45,8 +45,17 @@ class TfidfSettings(Settings):
         positive=True,
         search=(0.3, 0.5, 0.7, 1.0),
     )
-    min_df: int = setting(
-        "Minimum number of texts in which a term must occur.", default=2, positive=True, search=(1, 2, 3, 5)
+    min_df: int | None = setting(
+        "Minimum number of texts in which a word must occur. None: chosen by the training data, 1 or 2.",
+        default=None,
+        positive=True,
+        search=(1, 2, 3),
+    )
+    ngram_min_df: int = setting(
+        "Minimum number of texts in which an n-gram of two or more words must occur.",
+        default=2,
+        positive=True,
+        search=(2, 3, 5),
     )
     max_features: int | None = setting(
         "Keep only this many terms, those of the most texts. None: all.", default=None, positive=True
@@ -93,6 +102,8 @@ class Tfidf(TfidfSettings):
     ((2, 3), 4)
     """
 
+    word_df: Ints  # number of texts of every word of the training texts, also of those that are not terms; not saved
+
     @property
     def n_features(self) -> int:
         """Number of terms."""
@@ -109,9 +120,12 @@ class Tfidf(TfidfSettings):
             raise DataError("there are no texts to fit", hint="Give at least one text")
         text, offsets = convert_to_bytes(texts)
         df, spans = self._count(text, offsets, progress)
-        keep = np.flatnonzero(df >= self.min_df)
+        min_df = self.min_df or _DEFAULT_MIN_DF
+        is_ngram = terms.find_ngrams(text, spans)
+        self.word_df = df[~is_ngram]
+        keep = np.flatnonzero(df >= np.where(is_ngram, self.ngram_min_df, min_df))
         if not len(keep):
-            found = f"no word occurs in {self.min_df} texts" if len(df) else "the texts contain no words"
+            found = f"no word occurs in {min_df} texts" if len(df) else "the texts contain no words"
             raise DataError(found, hint="Give more texts, or set min_df=1")
         names = _read_terms(text, spans[keep], self.min_chars)
         order = sorted(range(len(keep)), key=names.__getitem__)  # so that ids do not depend on the order of the texts
@@ -173,7 +187,7 @@ class Tfidf(TfidfSettings):
         return self
 
     def _term_options(self) -> tuple[int, int, bool]:
-        return self.min_chars, self.ngrams or DEFAULT_NGRAMS, self.field_terms
+        return self.min_chars, self.ngrams or _DEFAULT_NGRAMS, self.field_terms
 
     def _index(self) -> None:
         """Build the hash table of the terms, their hashes and ids, and find the block of each term."""

@@ -1,49 +1,65 @@
-"""Which n-grams suit the texts: chosen on held-out training data."""
+"""Which features suit the texts: chosen on held-out training data.
+
+The settings that are None are tried one after the other, each with one alternative to its default. An alternative is kept
+if it is better, and then the next is tried in addition to it. In long texts nothing is tried: their many pairs of words,
+words of a single text and subwords hide the words that matter, and need several times the time and memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
-from longtail.features.tfidf import Tfidf
+from longtail.features.rewriting import choose_subword_weight
+from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.linear.trial import MIN_GAIN, MIN_SAMPLES, TRIAL_K, Trial
 
-MAX_PAIR_WORDS = 300  # mean words per text up to which pairs of words are tried
+MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
 
 
-def choose_ngrams(
-    texts: Sequence[str], X: sp.csr_array, Y: sp.csr_array, words: Tfidf, fit_quick: Callable[..., Any], seed: int
-) -> tuple[int, str]:
-    """Choose between words, and words and pairs of words. Returns the longest n-gram and a sentence that says why.
-
-    Pairs help where texts are short and word order tells labels apart. Long texts have too many of them: they hide the words,
-    and need several times the time and memory.
+def choose_features(
+    texts: Sequence[str], X: sp.csr_array, Y: sp.csr_array, words: TextFeatures, fit_quick: Callable[..., Any], seed: int
+) -> tuple[dict[str, Any], str]:
+    """Choose settings that are None. Returns those of ``PLAIN_WORDS`` with their values, and a sentence that says why.
 
     :param texts: The training texts.
-    :param X: Their vectors of single words.
+    :param X: Their vectors with the default features.
     :param Y: Their labels.
-    :param words: The features that have computed X.
+    :param words: The features that have computed X; settings that are None there can be chosen.
     :param fit_quick: Fits a model to X and Y (``Model.fit_quick``).
     """
-    if words.mean_length > MAX_PAIR_WORDS:
-        return 1, f"ngrams=1: the texts are long, {words.mean_length:,.0f} words on average; pairs of words help short texts"
+    given = words.get_params()
+    chosen = fill_plain_words(given)
+    alternatives = [(name, value) for name, value in _list_alternatives(words, len(texts)).items() if given[name] is None]
+    described = ", ".join(f"{name}={chosen[name]:g}" for name, _ in alternatives)
+    if words.mean_length > MAX_SHORT_WORDS:
+        return chosen, f"{described}: the texts are long, {words.mean_length:,.0f} words on average"
     trial = Trial.draw(X, Y, seed, words.threads)
     if trial is None:
-        return 1, f"ngrams=1, the default: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
-    rows = trial.rows
-    pairs = Tfidf(**{**words.get_params(), "ngrams": 2})
-    with_pairs = pairs.fit_transform([texts[row] for row in rows])
-    scores = {}
-    for ngrams, vectors in ((1, X[rows]), (2, with_pairs)):
+        return chosen, f"{described}: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
 
-        def fit_predict(fitted: Any, Y_fitted: sp.csr_array, held_out: Any, vectors: sp.csr_array = vectors) -> Any:
-            model = fit_quick(vectors[np.searchsorted(rows, fitted)], Y_fitted)
-            return model.topk(vectors[np.searchsorted(rows, held_out)], TRIAL_K)
+    def score(settings: dict[str, Any]) -> float:
+        def fit_predict(rows: Any, Y_rows: sp.csr_array, held_out: Any) -> Any:
+            features = TextFeatures(**{**given, **settings})  # fitted without the held-out texts, whose words are unknown
+            model = fit_quick(features.fit_transform([texts[row] for row in rows]), Y_rows)
+            return model.topk(features.transform([texts[row] for row in held_out]), TRIAL_K)
 
-        scores[ngrams] = trial.score(fit_predict)
-    best = 2 if scores[2] > MIN_GAIN * scores[1] else 1
-    found = f"words and pairs {scores[2]:.2f}, words alone {scores[1]:.2f}"
-    return best, f"ngrams={best}: {found} on {trial.n_scored:,} held-out samples"
+        return trial.score(fit_predict)
+
+    best = score(chosen)
+    tried = [f"{described}: {best:.2f}"]
+    for name, value in alternatives:
+        found = score({**chosen, name: value})
+        tried.append(f"{name}={value:g}: {found:.2f}")
+        if found > MIN_GAIN * best:
+            chosen[name], best = value, found
+    final = ", ".join(f"{name}={chosen[name]:g}" for name, _ in alternatives)
+    return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
+
+
+def _list_alternatives(words: TextFeatures, n_texts: int) -> dict[str, Any]:
+    """The alternative to each default. Subwords are tried only in short texts with many rare words."""
+    weight = choose_subword_weight(words.words.word_df, n_texts)
+    return {"min_df": 1, **({"subwords": weight} if weight else {}), "ngrams": 2}

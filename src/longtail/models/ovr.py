@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.features.text import PLAIN_WORDS
 from longtail.kernels import Floats, Ints, kernel, map_parallel
 from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
 from longtail.linear.settings import LossSettings
@@ -44,7 +45,7 @@ class OneVsRest(OneVsRestSettings, Model):
     """
 
     presets: ClassVar = {
-        "paper": {"loss": "squared_hinge", "C": 1.0, "prune": 0.01, "ngrams": 1},
+        "paper": {"loss": "squared_hinge", "C": 1.0, "prune": 0.01, **PLAIN_WORDS},
         "best": {},
     }
 

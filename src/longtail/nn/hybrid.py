@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from longtail.errors import MissingExtra, SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, choose_token_settings
-from longtail.features.tfidf import Tfidf, TfidfSettings
+from longtail.features.text import TextFeatures, TextSettings
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats, Ints, Longs
 from longtail.nn.saved_encoder import SavedEncoder
@@ -23,7 +23,7 @@ _TEXTS_PER_CHUNK = 1024  # encoded between two updates of the progress bar
 
 
 @settings
-class HybridSettings(TfidfSettings):
+class HybridSettings(TextSettings):
     """Settings of TF-IDF joined with the vectors of a pretrained encoder."""
 
     dense: str | None = setting(
@@ -47,7 +47,8 @@ class Hybrid(HybridSettings):
         if self.dense is None or self.dense in SCRATCH_ENCODERS:
             found = f'dense is "{self.dense}", which is not a pretrained encoder'
             raise SettingError(found, hint="Use dense=minilm, dense=wordllama, a folder, or a model in the hub's cache")
-        self.words = Tfidf(**{name: value for name, value in self.get_params().items() if name in Tfidf.param_names()})
+        names = TextFeatures.param_names()
+        self.words = TextFeatures(**{name: value for name, value in self.get_params().items() if name in names})
         self.tokens = Tokens(**choose_token_settings(self.dense), max_length=self.dense_length)
         return self.dense
 
@@ -77,7 +78,7 @@ class Hybrid(HybridSettings):
         return self._join(self.words.transform(texts), self._encode(texts))
 
     def find_terms(self, text: str) -> tuple[Ints, Longs, Longs]:
-        """The terms of a text and their positions, as ``Tfidf.find_terms`` returns them."""
+        """The terms of a text and their positions, as ``TextFeatures.find_terms`` returns them."""
         return self.words.find_terms(text)
 
     def state(self) -> State:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.features.tfidf import Tfidf
-from longtail.linear.feature_trial import MAX_PAIR_WORDS
+from longtail.linear.feature_trial import MAX_SHORT_WORDS
 
 _MAX_SAMPLED_TEXTS = 20_000  # texts whose terms are counted; counts of larger corpora are extrapolated
 _N_LENGTHS = 20  # quantiles of the text length
@@ -51,7 +51,7 @@ class Profile:
     @property
     def linear_terms(self) -> Terms:
         """What linear methods read by default: words and pairs of words, if texts are short enough for these."""
-        return self.unigrams if self.words_per_text > MAX_PAIR_WORDS else self.bigrams
+        return self.unigrams if self.words_per_text > MAX_SHORT_WORDS else self.bigrams
 
     @property
     def labels_per_sample(self) -> float:

@@ -1,8 +1,8 @@
 """Search for settings of a method: random search with successive halving, on held-out training data.
 
-Candidates differ in a few settings, each drawn from the values that its declaration lists (``settings.setting(search=…)``).
-All are compared on a small part of the data, the best third of them on a part four times as large, and so on. A part consists
-of whole clusters of labels, so that a label has as many samples as in all of the data (``linear.trial``).
+Candidates differ in a few settings, each drawn from the values that its declaration lists (``setting(search=…)``). All are
+compared on a small part of the data, the best third of them on a part four times as large, and so on. A part consists of
+whole clusters of labels, so that a label has as many samples as in all of the data (``linear.trial``).
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def search_settings(
     """
     values = list_values(spec, reads_texts=data.texts is not None)
     if not values:
-        raise SettingError(f"{spec} has no settings to search", hint="Leave out settings of the spec, or name another method")
+        raise SettingError(
+            f"{spec} has no settings to search", hint="Leave out settings of the spec, or name another method"
+        )
     trials = _draw_trials(data, seed, threads)
     candidates: Iterator[MethodSpec] | Sequence[MethodSpec] = draw_candidates(spec, values, seed)
     attempts: list[Attempt] = []
@@ -129,9 +131,7 @@ def _draw_trials(data: Dataset, seed: int, threads: int | None) -> list[Trial]:
     return [trial for trial in trials if trial is not None]
 
 
-def _run_attempt(
-    spec: MethodSpec, number: int, data: Dataset, trial: Trial, seed: int, threads: int | None
-) -> Attempt:
+def _run_attempt(spec: MethodSpec, number: int, data: Dataset, trial: Trial, seed: int, threads: int | None) -> Attempt:
     """Fit a candidate to a part of the data and score it on the held-out samples of that part."""
 
     def fit_predict(rows: Any, Y: Any, held_out: Any) -> Any:

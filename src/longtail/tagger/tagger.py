@@ -13,7 +13,7 @@ from longtail.data.dataset import Labels
 from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
-from longtail.features.tfidf import Tfidf
+from longtail.features.text import TextFeatures
 from longtail.html import format_table
 from longtail.kernels import Floats
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
@@ -100,7 +100,7 @@ class Tagger:
         return self.pipeline.model
 
     @property
-    def features(self) -> Tfidf | Hybrid | Normaliser | None:
+    def features(self) -> TextFeatures | Hybrid | Normaliser | None:
         """The fitted features; None before ``fit`` and for methods that read texts."""
         return getattr(self.pipeline.extractor, "features", None)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from longtail.errors import SettingError
 from longtail.features.mlp import compute_secant_slope
+from longtail.features.text import PLAIN_WORDS
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import embed_by_cooccurrence, embed_by_samples, embed_by_text, pifa
 from longtail.labelspace.grow import build_balanced_tree, build_hierarchy_tree, build_huffman_tree, build_k_means_tree
@@ -50,8 +51,8 @@ class LabelTrees(LabelTreesSettings, Model):
 
     presets: ClassVar = {
         "best": {},
-        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "C": 1.0, "ngrams": 1},
-        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "C": 1.0, "ngrams": 1},
+        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "C": 1.0, **PLAIN_WORDS},
+        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "C": 1.0, **PLAIN_WORDS},
         "xr-linear": {
             "tree": "balanced",
             "fanout": 32,
@@ -60,7 +61,7 @@ class LabelTrees(LabelTreesSettings, Model):
             "beam": 10,
             "negatives": "matcher",
             "C": 1.0,
-            "ngrams": 1,
+            **PLAIN_WORDS,
         },
     }
 
