@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from longtail.blending import blend as blend
     from longtail.data.check import check as check
     from longtail.data.dataset import Dataset as Dataset
-    from longtail.data.dataset import Labels as Labels
+    from longtail.data.labels import Labels as Labels
     from longtail.data.read import read as read
     from longtail.data.split import split as split
     from longtail.errors import LongtailError as LongtailError
@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "Dataset": "longtail.data.dataset",
     "Explanation": "longtail.tagger.explanation",
-    "Labels": "longtail.data.dataset",
+    "Labels": "longtail.data.labels",
     "LongtailError": "longtail.errors",
     "MethodSpec": "longtail.spec",
     "Tag": "longtail.tagger.tagger",

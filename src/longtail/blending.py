@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from longtail.data.labels import Labels
 from longtail.errors import DataError, SettingError
 from longtail.metrics.sets import choose_threshold
 from longtail.models.blend.model import Blend
@@ -37,13 +36,14 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
         raise SettingError(f"the number of taggers to blend is {len(members)}", hint="Pass two or more")
     if any(isinstance(tagger.model, Blend) for tagger in members):
         raise SettingError("one of the taggers is a blend", hint="Pass its members instead")
-    known, reads_texts = members[0].labels, members[0].reads_texts
+    reads_texts = members[0].reads_texts
     if any(tagger.reads_texts != reads_texts for tagger in members):
         hint = "Blend taggers that read the same kind of input"
         raise DataError("some of the taggers read texts, others feature vectors", hint=hint)
-    for tagger in members[1:]:
-        known = known.extend(tagger.labels.names)
-    label_ids = [np.array([known.ids[name] for name in tagger.labels.names], np.int32) for tagger in members]
+    known, label_ids = Labels(()), []
+    for tagger in members:
+        known, ids = known.merge(tagger.labels)
+        label_ids.append(ids)
     inputs, Y = prepare_data(to_dataset(data, labels, text=text), known, reads_texts)
     Y = Y[:, : len(known)]
     spec = MethodSpec("blend", settings={"members": join_specs(tagger.spec for tagger in members), "label_names": False})

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import check_features, check_labels
-from longtail.data.dataset import Labels
 from longtail.data.holdout import take_samples
+from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.tree import LabelTree

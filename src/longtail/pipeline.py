@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.dataset import Labels
+from longtail.data.labels import Labels
 from longtail.errors import DataError, SettingError
 from longtail.extractor import MACHINE_SETTINGS, TEXT_SETTINGS, Encoded, FeatureExtractor, FeatureSettings, saved_settings
 from longtail.kernels import Floats

@@ -22,7 +22,7 @@ MEASURED = {"p50": 1.0, "p99": 2.0, "per_second": 3.0, "memory": 4.0, "size": 5.
 
 
 def run(name: str, labels: tuple[str, ...], ids: list[list[int]]) -> CandidateRun:
-    return CandidateRun(Candidate(name, MethodSpec("ovr")), "", {}, MEASURED, labels, np.array(ids, np.int32))
+    return CandidateRun(Candidate(name, MethodSpec("ovr")), "", {}, MEASURED, Labels(labels), np.array(ids, np.int32))
 
 
 def task(n_samples: int = 4) -> ComparisonTask:

@@ -131,7 +131,7 @@ def test_inconsistent_data_is_refused() -> None:
         Labels(("a", "b", "a"))
     with pytest.raises(DataError, match="there are no texts"):
         Dataset.from_texts([], [])
-    with pytest.raises(DataError, match="2 label names but 1 label texts or parents"):
+    with pytest.raises(DataError, match="2 label names but 1 label texts"):
         Labels(("a", "b"), texts=("first",))
 
 

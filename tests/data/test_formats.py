@@ -210,7 +210,7 @@ def test_a_label_file_defines_order_texts_and_parents(tmp_path: Path) -> None:
     assert as_dict(data)["red apple, ripe"] == {"fruit", "red"}
     assert data.notes == (
         "label names from labels.tsv",
-        "1 labels are not in the label file; they were added after its labels",
+        "1 labels are not in the vocabulary; they were added after its labels",
     )
 
 
@@ -218,7 +218,7 @@ def test_a_label_file_defines_order_texts_and_parents(tmp_path: Path) -> None:
     ("text", "found"),
     [
         ("", "empty"),
-        ("name\tparents\ttext\n", "the header of the label file"),
+        ("name\tparents\ttext\n", "the vocabulary has no labels"),
         ("a\n\nb\n", "a label has no name"),
         ("a\na\n", '"a" occurs twice'),
         ("name\ttext\tparents\na\t\t\nb\t\ta|zz\n", 'names:3: the parent "zz" is not a label'),
@@ -228,4 +228,4 @@ def test_errors_in_a_label_file(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "names").write_text(text)
     (tmp_path / "data.jsonl").write_text(jsonl())
     with pytest.raises(DataError, match=found):
-        longtail.read(tmp_path / "data.jsonl", labels=tmp_path / "names")
+        longtail.read(tmp_path / "data.jsonl", vocabulary=tmp_path / "names")

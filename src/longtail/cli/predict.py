@@ -20,7 +20,7 @@ from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
 from longtail.tagger.explanation import Explanation
-from longtail.tagger.tagger import load
+from longtail.tagger.tagger import Tag, load
 
 _BATCH = 1024  # texts
 _MAX_PARTS = 10  # parts of a text that --json lists per label
@@ -48,10 +48,10 @@ def predict(arguments: Namespace) -> None:
             continue
         for tags, novel in zip(tagger.predict(encoded, arguments.k), novelty, strict=True):
             if arguments.json:
-                _show_json([{"label": label, "score": _round(score)} for label, score in tags], novel)
+                _show_json([_describe_tag(tag) for tag in tags], novel)
             else:
                 first = [] if novel is None else [f"{novel:.3f}"]
-                show("\t".join([*first, *(f"{label} {score:.3f}" for label, score in tags)]))
+                show("\t".join([*first, *(f"{tag.label} {tag.score:.3f}" for tag in tags)]))
     if n_unknown:
         Display().say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
 
@@ -72,7 +72,12 @@ def _to_json(explanation: Explanation, has_text: bool) -> dict[str, Any]:
     for text, weight, start, end in explanation.parts[:_MAX_PARTS]:
         place: dict[str, Any] = {"text": text, "start": start, "end": end} if has_text else {"feature": start}
         parts.append({**place, "weight": _round(weight)})
-    return {"label": explanation.label, "score": _round(explanation.score), "why": parts}
+    return {**_describe_tag(explanation), "why": parts}
+
+
+def _describe_tag(tag: Tag | Explanation) -> dict[str, Any]:
+    """The label, its URI if it has one, and the score, for ``--json``."""
+    return {"label": tag.label, **({"uri": tag.uri} if tag.uri else {}), "score": _round(tag.score)}
 
 
 def _show_json(labels: list[dict[str, Any]], novel: float | None) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from longtail.data.dataset import Dataset, Labels
+from longtail.data.dataset import Dataset
 from longtail.data.label_cells import split_cells
+from longtail.data.labels import Labels
 from longtail.errors import DataError
 from longtail.files import note_blank_lines, open_read, read_lines, read_nonblank_lines
 

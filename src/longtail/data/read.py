@@ -8,11 +8,11 @@ from pathlib import Path
 
 from longtail.data.dataset import Dataset, Labels
 from longtail.data.jsonl import read_jsonl
-from longtail.data.label_file import find_label_file, read_labels
 from longtail.data.lines import FASTTEXT_PREFIX, find_pair, read_fasttext, read_pair
 from longtail.data.table import has_header, read_csv, read_parquet
+from longtail.data.vocabulary import find_vocabulary, read_vocabulary
 from longtail.data.xc import read_xc
-from longtail.errors import DataError, suggest
+from longtail.errors import DataError, SettingError, suggest
 from longtail.files import STDIN, open_read, peek
 
 BUILTIN = "builtin:"
@@ -20,14 +20,17 @@ CORPORA = ("pydoc", "debtags")
 _PEEKED_BYTES = 1 << 16
 
 
-def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
+def read(path: str | Path, *, vocabulary: str | Path | None = None, vocabulary_language: str | None = None) -> Dataset:
     """Read a data set.
 
     What was repaired, skipped or assumed is listed in the ``notes`` of the data set.
 
     :param path: A file in one of the known formats, plain or compressed with gzip or xz; ``-`` for standard input; or a
         built-in corpus, ``builtin:pydoc`` or ``builtin:debtags``.
-    :param labels: A label file (see ``longtail.data.label_file``). None: the label file in the same folder, if there is one.
+    :param vocabulary: A file with the labels: a list, a table or SKOS. None: ``labels.tsv`` in the same folder, if there is
+        one.
+    :param vocabulary_language: The language of the label names, such as ``fi``, if the vocabulary has several. None: English
+        if there is any, otherwise the most frequent.
     """
     if str(path).startswith(BUILTIN):
         return _read_builtin(str(path).removeprefix(BUILTIN))
@@ -36,7 +39,7 @@ def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
         if not head:
             raise DataError("the file is empty", where=str(path), hint="Check that this is the right file")
         file_format = _detect_format(head, path)
-        known, notes = _read_known_labels(path, labels, file_format)
+        known, notes = _read_known_labels(path, vocabulary, vocabulary_language, file_format)
         match file_format:
             case "xc":
                 data = read_xc(stream, path, known)
@@ -88,14 +91,18 @@ def _detect_format(head: bytes, path: str | Path) -> str:
 
 
 def _read_known_labels(
-    path: str | Path, labels: str | Path | None, file_format: str
+    path: str | Path, vocabulary: str | Path | None, language: str | None, file_format: str
 ) -> tuple[Labels | None, tuple[str, ...]]:
-    """Read the label file, if there is one. Returns its labels and a note."""
-    if labels is None and str(path) != STDIN:
-        labels = find_label_file(Path(path), has_ids=file_format == "xc")
-    if labels is None:
+    """Read the vocabulary, if there is one. Returns its labels and notes."""
+    if vocabulary is None and str(path) != STDIN:
+        vocabulary = find_vocabulary(Path(path), has_ids=file_format == "xc")
+    if vocabulary is None:
+        if language is not None:
+            hint = "Name one with vocabulary (--vocabulary)"
+            raise SettingError("vocabulary_language is set, but there is no vocabulary", where=str(path), hint=hint)
         return None, ()
-    return read_labels(labels), (f"label names from {Path(labels).name}",)
+    labels, notes = read_vocabulary(vocabulary, language)
+    return labels, (f"label names from {Path(vocabulary).name}", *notes)
 
 
 def _read_builtin(name: str) -> Dataset:

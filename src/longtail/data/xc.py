@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import MAX_INT32, make_indptr
-from longtail.data.dataset import Dataset, Labels
+from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
 from longtail.data.xc_parse import ParsedBlock, parse_block
 from longtail.errors import DataError
 from longtail.kernels import map_parallel

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from longtail.data.dataset import Labels
+from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
@@ -82,14 +82,9 @@ def encode_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     for part, arrays in bundle.arrays.items():
         if arrays:
             yield f"{part}.safetensors", save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    labels = bundle.labels
-    rows = []
-    for i, name in enumerate(labels.names):
-        row: dict[str, Any] = {"name": name}
-        row |= {} if labels.texts is None else {"text": labels.texts[i]}
-        row |= {} if labels.parents is None else {"parents": labels.parents[i]}
-        rows.append(json.dumps(row, ensure_ascii=False) + "\n")
-    yield "labels.jsonl", "".join(rows).encode()
+    columns = {"name": bundle.labels.names, **{COLUMNS[name][0]: column for name, column in bundle.labels.columns()}}
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    yield "labels.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def sign_manifest(manifest: dict[str, Any]) -> bytes:
@@ -208,8 +203,8 @@ def _map_arrays(path: Path) -> State:
 def _read_labels(path: Path) -> Labels:
     rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     first: dict[str, Any] = rows[0] if rows else {}
-    return Labels(
-        tuple(row["name"] for row in rows),
-        tuple(row["text"] for row in rows) if "text" in first else None,
-        tuple(tuple(row["parents"]) for row in rows) if "parents" in first else None,
-    )
+    columns: dict[str, Any] = {}
+    for column, (name, empty) in COLUMNS.items():
+        if name in first:
+            columns[column] = tuple(type(empty)(row[name]) for row in rows)
+    return Labels(tuple(row["name"] for row in rows), **columns)

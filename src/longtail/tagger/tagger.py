@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.dataset import Labels
+from longtail.data.labels import Labels
 from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
@@ -37,10 +37,11 @@ THRESHOLD_K = 100  # labels per validation sample among which the threshold is c
 
 
 class Tag(NamedTuple):
-    """A label with its score."""
+    """A label with its score, and its URI if it has one."""
 
     label: str
     score: float
+    uri: str | None = None
 
 
 class Tagger:
@@ -169,9 +170,9 @@ class Tagger:
 
     def predict(self, inputs: Inputs, k: int = 5) -> list[list[Tag]]:
         """Return the k best labels of each text or feature vector, by name."""
-        best, names = self.topk(inputs, k), self.labels.names
+        best, labels = self.topk(inputs, k), self.labels
         return [
-            [Tag(names[i], score) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
+            [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
 
@@ -189,7 +190,7 @@ class Tagger:
         return np.concatenate([self.pipeline.novelty(batch) for batch in self._batches(inputs)])
 
     def explain(self, sample: str | sp.csr_array, label: str | None = None) -> Explanation:
-        """Explain why a text or feature vector gets a label; None: its best label.
+        """Explain why a text or feature vector gets a label, given by name or URI; None: its best label.
 
         >>> texts, labels = ["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]]
         >>> tagger = Tagger("ovr", min_df=1, ngrams=1).fit(texts, labels)
@@ -199,9 +200,9 @@ class Tagger:
         if label is None:
             return self.explain_topk(sample, 1)[0]
         labels, encoded = self.labels, self._encode_one(sample)
-        if label not in labels.ids:
+        if label not in labels.keys:
             raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
-        number = labels.ids[label]
+        number = labels.keys[label]
         if not self.model.label_counts[number]:
             hint = "It is never predicted, so there is nothing to explain"
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
@@ -299,7 +300,8 @@ class Tagger:
 
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
         parts = build_parts(sample.inputs[0] if self.reads_texts else sample.inputs, self.pipeline.explain(sample, label))
-        return Explanation(self.labels.names[label], score, self.model.weights_meaning, parts)
+        name, uri = self.labels.names[label], self.labels.get_uri(label)
+        return Explanation(name, score, self.model.weights_meaning, parts, uri)
 
 
 def load(folder: str | Path) -> Tagger:

@@ -113,7 +113,7 @@ class Blend(BlendSettings, Model):
         self.label_ids = [np.arange(Y.shape[1], dtype=np.int32)] * len(specs)
         self.mentions = None
         if self.label_names and self.labels is not None and reads_texts:
-            self.mentions = Mentions(self.labels.names).fit(inputs, known)
+            self.mentions = Mentions(self.labels.names, self.labels.alt_names).fit(inputs, known)
         self.fit_weights(*(held_out or (X, Y)))  # too few samples to hold some out: those of the members
         if valid is None and self.refit:
             self.pipelines = [self._fit_member(spec, X, Y, None, progress) for spec in specs]
