@@ -37,11 +37,11 @@ from longtail.tagger.tagger import Tagger, load
 def blend(arguments: Namespace) -> None:
     """Combine saved taggers into one."""
     display, out = Display(), Path(arguments.out)
-    check_target(out)
     if any(out.resolve() == Path(model).resolve() for model in arguments.models):
         raise SettingError(f"{out} is one of the models to blend", hint="Choose another folder for the blend")
+    check_target(out, overwrite=arguments.overwrite)
     tagger = blend_taggers([load(model) for model in arguments.models], read_and_report(arguments.data, display))
-    tagger.save(out)
+    tagger.save(out, overwrite=arguments.overwrite or None)
     display.say(f"blended {len(arguments.models)} models; saved in {out}")
 
 

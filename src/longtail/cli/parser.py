@@ -97,6 +97,7 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     train.set_defaults(trial=False)
+    _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
     _add_seed_and_threads(train)
 
@@ -107,6 +108,7 @@ def _add_training(add: _Add) -> None:
     trial = "train the two or three best on a part of the data, and keep the best"
     choose.add_argument("--try", dest="trial", action="store_true", help=trial)
     choose.add_argument("--out", metavar="MODEL", help="train the chosen method and save it in this folder")
+    _add_overwrite(choose)
     _add_seed_and_threads(choose)
 
     compare = add("compare", "Train and evaluate methods side by side: tables, results as JSON, and a page with plots.")
@@ -166,6 +168,7 @@ def _add_models(add: _Add) -> None:
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
     blend.add_argument("models", nargs="+", metavar="MODEL", help="folders of two or more saved models")
     blend.add_argument("--out", required=True, metavar="MODEL", help="folder to save the blend in")
+    _add_overwrite(blend)
 
     info = add("info", "Describe a saved tagger.")
     info.add_argument("model", metavar="MODEL")
@@ -195,6 +198,10 @@ def _add_metrics(command: argparse.ArgumentParser) -> None:
 
 def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:
     command.add_argument("--set", action="append", default=[], metavar="name=value", help=doc)
+
+
+def _add_overwrite(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--overwrite", action="store_true", help="replace the model that is in the folder of --out")
 
 
 def _add_threads(command: argparse.ArgumentParser) -> None:

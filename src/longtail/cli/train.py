@@ -31,7 +31,7 @@ def train(arguments: Namespace) -> None:
         tagger = spec.build(arguments.seed, arguments.threads)  # reports wrong settings before the data is read
     elif arguments.set or arguments.preset:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
-    check_target(Path(arguments.out))
+    check_target(Path(arguments.out), overwrite=arguments.overwrite)
     data = read_and_report(arguments.data, display)
     valid = read_and_report(arguments.valid, display) if arguments.valid else None
     if tagger is None:
@@ -44,7 +44,7 @@ def choose(arguments: Namespace) -> None:
     """Propose a method for the data; train it if there is a folder for the model."""
     budget = Budget(arguments.minutes, arguments.memory)
     if arguments.out:
-        check_target(Path(arguments.out))
+        check_target(Path(arguments.out), overwrite=arguments.overwrite)
     display = Display()
     data = read_and_report(arguments.data, display)
     spec = _choose_method(data, budget, arguments, display, show)
@@ -74,7 +74,7 @@ def _fit_and_save(tagger: Tagger, data: Dataset, valid: Dataset | None, argument
     """Train, save, and evaluate on validation data if there is any."""
     start = time.monotonic()
     tagger.fit(data, valid=valid, progress=display)
-    tagger.save(arguments.out)
+    tagger.save(arguments.out, overwrite=arguments.overwrite or None)
     display.say(f"trained {tagger.spec} in {format_duration(time.monotonic() - start)}; saved in {arguments.out}")
     if valid is not None:
         show(render_evaluation(tagger.evaluate(valid), (1, 3, 5)))

@@ -46,7 +46,7 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
         start, cpu = time.perf_counter(), time.process_time()
         tagger.fit(data, valid=valid, progress=display)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    tagger.save(job["model"])
+    tagger.save(job["model"], overwrite=True)
     history = getattr(tagger.model, "history", [])
     return {"seconds": seconds, "cpu": cpu, "memory": _peak_memory(), "history": history, "notes": notes}
 

@@ -55,6 +55,8 @@ def join_names(names: Iterable[str]) -> str:
 
 def split_names(cell: str) -> tuple[str, ...]:
     """Read what ``join_names`` wrote. A backslash before another character than ``|`` and ``\\`` is part of the name."""
+    if "\\" not in cell:
+        return tuple(name for name in cell.split("|") if name)
     names = (re.sub(r"\\([\\|])", r"\1", name) for name in re.findall(r"(?:\\[\\|]|[^|])+", cell))
     return tuple(name for name in names if name)
 

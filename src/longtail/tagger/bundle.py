@@ -44,7 +44,7 @@ class Bundle:
 def save_bundle(bundle: Bundle, folder: str | Path) -> None:
     """Write a bundle, replacing one that may be there."""
     folder = Path(folder)
-    check_target(folder)
+    check_target(folder, overwrite=True)
     existed = folder.is_dir()
     try:
         files = {}
@@ -65,16 +65,37 @@ def save_bundle(bundle: Bundle, folder: str | Path) -> None:
             folder.rmdir()
 
 
-def check_target(folder: Path) -> None:
-    """Raise an error if a bundle cannot or should not be written to a folder."""
+def check_target(folder: Path, *, overwrite: bool) -> None:
+    """Raise an error if a bundle cannot or should not be written to a folder.
+
+    :param folder: The folder.
+    :param overwrite: Whether it may contain a bundle, which is replaced. Other content is never replaced.
+    """
     if folder.exists() and not folder.is_dir():
         raise BundleError("this is a file, but a bundle is a folder", where=str(folder), hint="Choose another name")
     foreign = [path.name for path in folder.iterdir() if not _is_bundle_file(path)] if folder.is_dir() else []
-    if foreign and not (folder / MANIFEST).exists():
+    if foreign and not _is_bundle(folder):
         found = f"the folder is not a bundle and has other files ({foreign[0]}, …)"
         raise BundleError(found, where=str(folder), hint="Choose a new folder")
+    if not overwrite and has_bundle(folder):
+        hint = "Choose another folder, or replace the model with --overwrite (in Python: overwrite=True)"
+        raise BundleError("there is a model here already", where=str(folder), hint=hint)
     if (unwritable := find_unwritable(folder)) is not None:
         raise BundleError("this folder is not writable", where=str(unwritable), hint="Choose another folder")
+
+
+def has_bundle(folder: Path) -> bool:
+    """Whether a folder contains a bundle, intact or damaged."""
+    return (folder / MANIFEST).exists()
+
+
+def _is_bundle(folder: Path) -> bool:
+    """Whether the manifest in a folder is that of a bundle: other programs have files of this name, too."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and {"format", "files", "sha256"} <= manifest.keys()
 
 
 def encode_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:

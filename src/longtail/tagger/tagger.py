@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -10,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import Labels
-from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
+from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf
@@ -26,7 +27,7 @@ from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec
-from longtail.tagger.bundle import Bundle, load_bundle, save_bundle
+from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
 from longtail.tagger.inputs import check_inputs, prepare_data, to_dataset
 from longtail.topk import NO_LABEL, TopK
@@ -255,10 +256,19 @@ class Tagger:
         self.pipeline.configure(**machine)
         return self
 
-    def save(self, folder: str | Path) -> None:
-        """Write the tagger to a folder, replacing a bundle that may be there."""
+    def save(self, folder: str | Path, *, overwrite: bool | None = None) -> None:
+        """Write the tagger to a folder.
+
+        :param folder: The folder. It is created if needed; content other than a saved tagger is never replaced.
+        :param overwrite: Whether a saved tagger in it is replaced: True: yes; False: no, that is an error; None: yes, with a
+            warning, so that no training is lost at its end, and no model is replaced unnoticed.
+        """
         from longtail import __version__
 
+        check_target(Path(folder), overwrite=overwrite is not False)
+        if overwrite is None and has_bundle(Path(folder)):
+            message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
+            warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
         about |= {"reads_texts": self.reads_texts, "threshold": self.threshold}
         save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
