@@ -14,6 +14,7 @@ from longtail.comparison.results import Comparison, evaluate_runs
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
 from longtail.data.dataset import Dataset
 from longtail.data.read import read
+from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
 from longtail.errors import SettingError
 from longtail.files import find_unwritable, open_atomic
@@ -61,6 +62,7 @@ def compare(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
         parts = {"train": train, "test": test, **({} if valid is None else {"valid": valid})}
+        check_sources(*parts.values())
         candidates = check_candidates(parse_candidates(methods, settings), folder, seed, threads)
         data = {name: _save_dataset(name, part, folder) for name, part in parts.items()}
         task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, max(MIN_DEPTH, *ks))
@@ -69,10 +71,10 @@ def compare(
 
 
 def check_candidates(candidates: list[Candidate], folder: Path, seed: int, threads: int | None) -> list[Candidate]:
-    """Report wrong settings and a folder that cannot be written before hours of training."""
+    """Report wrong settings, missing packages and a folder that cannot be written before hours of training."""
     for one in candidates:
         if one.spec:
-            one.spec.build(seed, threads)
+            one.spec.build(seed, threads).pipeline.check_requirements()
     if (closed := find_unwritable(folder)) is not None:
         raise SettingError("the folder is not writable", where=str(closed), hint="Choose another folder")
     return candidates

@@ -12,6 +12,7 @@ from longtail.errors import SettingError
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser
+from longtail.features.pretrained import check_encoder
 from longtail.features.tfidf import Tfidf
 from longtail.kernels import Floats
 from longtail.model import Model, PartWeights
@@ -70,6 +71,11 @@ class FeatureExtractor(FeatureSettings):
 
     features: Tfidf | Hybrid | Normaliser
     autoencoder: Autoencoder | None = None
+
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that ``fit_transform`` needs are not installed."""
+        if self.dense is not None:
+            check_encoder(self.dense)
 
     def fit_transform(self, inputs: Any, progress: Progress = SILENT) -> sp.csr_array:
         """Fit the features to the inputs and return the vectors that the model reads."""

@@ -20,6 +20,7 @@ from longtail.cli.train import train as train
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.read import read
+from longtail.data.sources import check_sources
 from longtail.data.split import split as split_data
 from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
@@ -92,6 +93,7 @@ def evaluate(arguments: Namespace) -> None:
 
 def check(arguments: Namespace) -> None:
     """Check data."""
+    check_sources(arguments.data, arguments.test)
     show(render_check(check_data(read(arguments.data), read(arguments.test) if arguments.test else None)))
 
 

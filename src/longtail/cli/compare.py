@@ -10,6 +10,7 @@ from longtail.cli.output import read_and_report, show
 from longtail.comparison.candidates import parse_candidates
 from longtail.comparison.results import Comparison
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask
+from longtail.data.sources import check_sources
 from longtail.errors import LongtailError
 from longtail.progress import Display
 from longtail.recipes.recipe import find_recipe, read_recipe
@@ -25,6 +26,7 @@ def compare(arguments: Namespace) -> Comparison:
     seed, threads = arguments.seed, arguments.threads
     candidates = check_candidates(parse_candidates(arguments.methods, arguments.set), out, seed, threads)
     parts = {name: getattr(arguments, name) for name in ("train", "test", "valid")}
+    check_sources(*parts.values())
     data = {name: read_and_report(path, display) for name, path in parts.items() if path}
     depth = max(MIN_DEPTH, *arguments.k)
     task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, depth)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from longtail.cli.output import read_and_report, show
 from longtail.data.dataset import Dataset
+from longtail.data.sources import check_sources
 from longtail.errors import SettingError
 from longtail.progress import Display, format_duration
 from longtail.report.evaluation import render_evaluation
@@ -29,9 +30,11 @@ def train(arguments: Namespace) -> None:
     if arguments.method != AUTO:
         spec = MethodSpec.parse(arguments.method, arguments.set).override(arguments.preset)
         tagger = spec.build(arguments.seed, arguments.threads)  # reports wrong settings before the data is read
+        tagger.pipeline.check_requirements()
     elif arguments.set or arguments.preset:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
     check_target(Path(arguments.out), overwrite=arguments.overwrite)
+    check_sources(arguments.data, arguments.valid)
     data = read_and_report(arguments.data, display)
     valid = read_and_report(arguments.valid, display) if arguments.valid else None
     if tagger is None:

@@ -13,7 +13,7 @@ from longtail.errors import DataError, SettingError, suggest
 PREFERRED_LANGUAGE = "en"  # of the names, if the vocabulary has it and no other was asked for
 
 
-class Vocabulary(NamedTuple):
+class VocabularyFile(NamedTuple):
     """The labels of a vocabulary, and what was left out, changed or assumed while reading it."""
 
     labels: Labels
@@ -61,7 +61,7 @@ def split_names(cell: str) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def build_labels(concepts: Concepts, path: str | Path, *, needs_parents: bool) -> Vocabulary:
+def build_labels(concepts: Concepts, path: str | Path, *, needs_parents: bool) -> VocabularyFile:
     """Make labels of concepts.
 
     :param concepts: The concepts.
@@ -83,7 +83,7 @@ def build_labels(concepts: Concepts, path: str | Path, *, needs_parents: bool) -
     parents, n_unknown = _name_parents(concepts, labels, path, needs_parents)
     if n_unknown:
         notes.append(f"{n_unknown:,} broader concepts are not in the vocabulary, or deprecated; they were left out")
-    return Vocabulary(_make_labels(names, {**columns, "alt_names": alt_names, "parents": parents}), tuple(notes))
+    return VocabularyFile(_make_labels(names, {**columns, "alt_names": alt_names, "parents": parents}), tuple(notes))
 
 
 def rank_languages(counts: Mapping[str, int], language: str | None, path: str | Path) -> tuple[list[str], tuple[str, ...]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 from xml.sax import SAXException, SAXParseException
 
-from longtail.data.concepts import Concepts, Vocabulary, build_labels, note_foreign_names, rank_languages
+from longtail.data.concepts import Concepts, VocabularyFile, build_labels, note_foreign_names, rank_languages
 from longtail.errors import DataError, MissingExtra
 
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -50,7 +50,7 @@ class _Facts:
             self.deprecated.add(concept)
 
 
-def read_skos(stream: IO[bytes], path: str | Path, rdf_format: str, language: str | None = None) -> Vocabulary:
+def read_skos(stream: IO[bytes], path: str | Path, rdf_format: str, language: str | None = None) -> VocabularyFile:
     """Read the concepts of a SKOS vocabulary. Deprecated ones are left out and counted.
 
     :param stream: The file, decompressed.
@@ -89,7 +89,7 @@ def read_skos(stream: IO[bytes], path: str | Path, rdf_format: str, language: st
     if n_nameless:
         notes += (f"{n_nameless:,} concepts have no name: their notation or the last part of their URI is used",)
     labels, more = build_labels(found, path, needs_parents=False)
-    return Vocabulary(labels, (*notes, *more))
+    return VocabularyFile(labels, (*notes, *more))
 
 
 def _select(literals: _Literals, tag: str) -> list[str]:

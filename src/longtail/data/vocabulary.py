@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from longtail.data.concepts import Concepts, Vocabulary, build_labels, join_names, note_foreign_names, rank_languages
+from longtail.data.concepts import Concepts, VocabularyFile, build_labels, join_names, note_foreign_names, rank_languages
 from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import DataError, SettingError
 from longtail.files import open_read, peek, read_lines
@@ -22,7 +22,7 @@ _PEEKED_BYTES = 1 << 16
 _HEADER_HINT = "Write a header, for example: name<TAB>uri<TAB>text<TAB>parents; or <uri><TAB>name in each line"
 
 
-def read_vocabulary(path: str | Path, language: str | None = None) -> Vocabulary:
+def read_vocabulary(path: str | Path, language: str | None = None) -> VocabularyFile:
     """Read a vocabulary: a list of names, a table (TSV or CSV, also Annif's), or SKOS (Turtle, RDF/XML or N-Triples).
 
     :param path: The file, plain or compressed with gzip or xz.
@@ -84,7 +84,7 @@ def detect_rdf(head: bytes, path: str | Path) -> str | None:
     return "nt" if re.match(rb"<[^<>\s]+>\s+<[^<>\s]+>\s.*\.\s*(\n|$)", start) else None
 
 
-def _read_text(stream: IO[bytes], path: str | Path, language: str | None) -> Vocabulary:
+def _read_text(stream: IO[bytes], path: str | Path, language: str | None) -> VocabularyFile:
     """Read a list of names or a table."""
     lines = [line for _, line in read_lines(stream, path)]
     while lines and not lines[-1].strip():
@@ -114,7 +114,7 @@ def _find_role(column: str) -> str:
     )
 
 
-def _read_pairs(lines: Sequence[str], path: str | Path) -> Vocabulary:
+def _read_pairs(lines: Sequence[str], path: str | Path) -> VocabularyFile:
     """Read Annif's lines ``<uri><TAB>name``, or ``<uri><TAB>name<TAB>notation``. A line without a name is left out."""
     found, n_nameless = Concepts([]), 0
     for number, line in enumerate(lines, 1):
@@ -131,7 +131,7 @@ def _read_pairs(lines: Sequence[str], path: str | Path) -> Vocabulary:
 
 def _read_table(
     lines: Sequence[str], header: Sequence[str], separator: str, path: str | Path, language: str | None
-) -> Vocabulary:
+) -> VocabularyFile:
     """Read a table with a header. Cells may be quoted, except in tab-separated files."""
     rows = list(_parse_rows(lines, header, separator, path))
     at = {column: i for i, column in enumerate(header)}
@@ -187,9 +187,9 @@ def _parse_csv(lines: Sequence[str], separator: str, path: str | Path) -> Iterat
         raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", hint=hint) from error
 
 
-def _finish(concepts: Concepts, path: str | Path, notes: tuple[str, ...]) -> Vocabulary:
+def _finish(concepts: Concepts, path: str | Path, notes: tuple[str, ...]) -> VocabularyFile:
     labels, more = build_labels(concepts, path, needs_parents=True)
-    return Vocabulary(labels, (*notes, *more))
+    return VocabularyFile(labels, (*notes, *more))
 
 
 def _note_nameless(n_nameless: int) -> tuple[str, ...]:

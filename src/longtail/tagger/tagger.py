@@ -137,9 +137,11 @@ class Tagger:
         :param text: For a data frame, the column with the texts.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         """
+        self.pipeline.check_requirements()
         train, display = to_dataset(data, labels, text=text), resolve_progress(progress)
         pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
         pipeline.model.check_valid(valid)
+        pipeline.model.check_vocabulary(train.labels)
         if valid is not None:
             column = labels if isinstance(labels, str) else None
             inputs, known = valid if isinstance(valid, tuple) else (valid, column)

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.features.mlp import compute_secant_slope
 from longtail.kernels import Floats, Ints
@@ -84,6 +85,12 @@ class LabelTrees(LabelTreesSettings, Model):
         """Whether validation data is required: for tail="auto"."""
         return self.tail == AUTO_TAIL
 
+    def check_vocabulary(self, labels: Labels | None) -> None:
+        """Raise an error if tree="parents" and the parents of the labels are not known."""
+        if self.tree == "parents" and (labels is None or labels.parents is None):
+            hint = "Read the data with a vocabulary that has them: SKOS, or a table with the columns name and parents"
+            raise SettingError("tree=parents needs the parents of the labels", hint=hint)
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
         plan = self.plan(len(labels))
@@ -113,9 +120,7 @@ class LabelTrees(LabelTreesSettings, Model):
         if plan.tree == "huffman":
             return build_huffman_tree(self.label_counts)
         if plan.tree == "parents":
-            if self.labels is None or self.labels.parents is None:
-                hint = "Put a file labels.tsv with the columns name, text and parents next to the data"
-                raise SettingError("tree=parents needs the parents of the labels", hint=hint)
+            assert self.labels is not None and self.labels.parents is not None  # see ``check_vocabulary``
             return build_hierarchy_tree(self.labels.parents, self.labels.names, labels)
         fanout, seed = plan.fanouts[number], self.seed + number
         if plan.tree == "k-means":
