@@ -12,6 +12,7 @@ from longtail.data.findings import (
     Finding,
     find_duplicates,
     find_label_faults,
+    find_order,
     find_overlap,
     find_row_faults,
     find_text_faults,
@@ -59,7 +60,7 @@ def check(data: Dataset | str | Path, test: Dataset | str | Path | None = None) 
     data = ensure_dataset(data)
     counts = np.bincount(data.Y.indices, minlength=data.n_labels)
     findings = [Finding(None, note, "Make sure that this is what you want") for note in data.notes]
-    findings += find_row_faults(data) + find_duplicates(data) + find_label_faults(data, counts)
+    findings += find_row_faults(data) + find_order(data) + find_duplicates(data) + find_label_faults(data, counts)
     if data.texts is not None:
         findings += find_text_faults(data.texts)
     if test is not None:
