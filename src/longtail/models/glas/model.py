@@ -77,7 +77,8 @@ class Glas(GlasSettings, Model):
         self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
         vectors = np.hstack([weights.V, weights.bias[:, None]])[self.seen]
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
-        self.index = LabelIndex.build(vectors, queries=self._embed(X[:_N_INDEX_QUERIES]), seed=self.seed)
+        some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
+        self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
 
     def _embed(self, X: sp.csr_array) -> Floats:
         """Return φ(x) of each sample, and a 1 that is multiplied by the label's bias [n, dim + 1]."""
