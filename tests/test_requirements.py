@@ -87,7 +87,7 @@ def test_missing_parents_are_noticed_before_features_are_computed(
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with data that must not be read, and a Parquet file."""
     monkeypatch.chdir(tmp_path)
-    for module in ("longtail.cli.output.read", "longtail.cli.commands.read", "longtail.api.read"):
+    for module in ("longtail.cli.output.read_layout", "longtail.cli.commands.read_layout", "longtail.api.read"):
         monkeypatch.setattr(module, lambda *_, **__: pytest.fail("data was read"))
     (tmp_path / "train.jsonl").write_text('{"text": "a", "labels": ["x"]}\n')
     (tmp_path / "test.parquet").write_bytes(b"PAR1")

@@ -8,16 +8,18 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, Unpack
 
 from longtail.comparison.candidates import Candidate, parse_candidates
 from longtail.comparison.results import Comparison, evaluate_runs
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
 from longtail.data.dataset import Dataset
+from longtail.data.layout import LayoutOptions
 from longtail.data.read import read
 from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
 from longtail.errors import SettingError
-from longtail.files import find_unwritable, open_atomic
+from longtail.files import find_unwritable, is_endless, open_atomic
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.progress import Progress, resolve_progress
@@ -26,28 +28,28 @@ from longtail.selection.plan import DEFAULT_MINUTES, Budget, Plan, make_plan
 from longtail.selection.profile import profile_data
 from longtail.spec import MethodSpec
 
-Data = Dataset | str | Path
-
 
 def compare(
-    train: Data,
-    test: Data,
+    train: Any,
+    test: Any,
     methods: str | Iterable[str | MethodSpec],
     *,
     out: str | Path | None = None,
-    valid: Data | None = None,
+    valid: Any = None,
     settings: Iterable[str] = (),
     ks: Sequence[int] = DEFAULT_KS,
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | bool | None = None,
+    labels: Any = None,
+    **layout: Unpack[LayoutOptions],
 ) -> Comparison:
     """Train methods on the same data and evaluate them on the same test data.
 
     A method that fails does not stop the others: its result has a ``failure``.
 
-    :param train: Data to train on: a ``Dataset`` or a file.
+    :param train: Data to train on, in any form that ``longtail.read`` takes.
     :param test: Data to evaluate on.
     :param methods: Specs such as ``"plt:bonsai+beam=50"``, or folders of saved models; ``NAME=`` before one names it.
     :param out: Folder for models, results.json and a page, index.html. What is done there already is not repeated.
@@ -58,13 +60,15 @@ def compare(
     :param seed: Seed of everything random.
     :param threads: Threads. None: all cores.
     :param progress: Whether to show progress bars. None: in terminals and notebooks.
+    :param labels: The column with the labels. None: guessed.
+    :param layout: Further options of ``longtail.read``.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
         parts = {"train": train, "test": test, **({} if valid is None else {"valid": valid})}
-        check_sources(*parts.values())
+        check_sources(*parts.values(), vocabulary=layout.get("vocabulary"))
         candidates = check_candidates(parse_candidates(methods, settings), folder, seed, threads)
-        data = {name: _save_dataset(name, part, folder) for name, part in parts.items()}
+        data = {name: store_part(name, part, folder, read(part, labels, **layout)) for name, part in parts.items()}
         task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, max(MIN_DEPTH, *ks))
         result = run_comparison(task, candidates, folder, ks, propensity, resolve_progress(progress))
     return result
@@ -103,26 +107,40 @@ def run_comparison(
 
 
 def choose(
-    data: Data, *, minutes: float = DEFAULT_MINUTES, memory: float | None = None, seed: int = 0, threads: int | None = None
+    data: Any,
+    labels: Any = None,
+    *,
+    minutes: float = DEFAULT_MINUTES,
+    memory: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    **layout: Unpack[LayoutOptions],
 ) -> Plan:
     """Propose a method for the data, and estimate what each method would cost.
 
     ``plan.proposed.spec.build(seed, threads)`` is the tagger to fit.
 
-    :param data: A ``Dataset`` or a file.
+    :param data: Data in any form that ``longtail.read`` takes.
+    :param labels: The column with the labels. None: guessed.
     :param minutes: Wall time that training may take.
     :param memory: GB of memory that training may take. None: what is free.
     :param seed: Seed of the sample of texts that is looked at.
     :param threads: Threads. None: all cores.
+    :param layout: Further options of ``longtail.read``.
     """
-    data = data if isinstance(data, Dataset) else read(data)
-    return make_plan(profile_data(data, seed), Budget(minutes, memory), threads=threads)
+    return make_plan(profile_data(read(data, labels, **layout), seed), Budget(minutes, memory), threads=threads)
 
 
-def _save_dataset(name: str, data: Data, folder: Path) -> Dataset:
-    """Read a file; write data in memory to one, because worker processes read files."""
-    if not isinstance(data, Dataset):
-        return read(data)
+def store_part(name: str, given: Any, folder: Path, data: Dataset) -> Dataset:
+    """Write data to a file if it does not come from one, because worker processes read files.
+
+    :param name: The name of the part: train, test or valid.
+    :param given: What the user passed.
+    :param folder: The folder of the comparison.
+    :param data: The data that was read from it.
+    """
+    if isinstance(given, str | Path) and not is_endless(given):
+        return data
     place = folder / "data" / name  # a folder for each, with the label file that belongs to it
     shutil.rmtree(place, ignore_errors=True)
     (path,) = write_parts({name: data}, place)

@@ -16,7 +16,7 @@ from longtail.data.write import write, write_parts
 from longtail.errors import DataError
 from longtail.files import open_atomic
 
-WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=20)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x1e"), max_size=20)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).filter(str.strip)
 
 

@@ -143,7 +143,7 @@ def test_concepts_without_a_name_get_their_notation_or_the_end_of_their_uri(tmp_
 
 def test_data_refers_to_labels_by_name_uri_notation_or_another_name(tmp_path: Path) -> None:
     (tmp_path / "v.ttl").write_text(TURTLE)
-    (tmp_path / "data.tsv").write_text("a\t<http://x/p2> <http://x/p9>\nb\t<http://x/p1>\n")
+    (tmp_path / "data.tsv").write_text("a loud dog\t<http://x/p2> <http://x/p9>\na cat that sleeps\t<http://x/p1>\n")
     data = longtail.read(tmp_path / "data.tsv", vocabulary=tmp_path / "v.ttl", vocabulary_language="en")
     assert [data.get_label_names(i) for i in (0, 1)] == [["dogs", "http://x/p9"], ["cats"]]
     assert data.notes[0] == "label names from v.ttl" and "1 labels are not in the vocabulary" in data.notes[-1]

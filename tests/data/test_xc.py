@@ -120,7 +120,7 @@ def test_missing_files_folders_and_names(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(GOOD)
     with pytest.raises(DataError, match=r'no such file.*Did you mean "train.txt"'):
         longtail.read(tmp_path / "trian.txt")
-    with pytest.raises(DataError, match="this is a folder"):
+    with pytest.raises(DataError, match="this folder is not an Annif corpus"):
         longtail.read(tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         longtail.read(tmp_path / "nowhere" / "train.txt")

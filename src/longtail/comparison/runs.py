@@ -52,10 +52,11 @@ class ComparisonTask:
                 raise DataError(found, hint="Write it to a file first")
 
     @property
-    def sources(self) -> dict[str, str]:
-        """The file of each part of the data."""
+    def sources(self) -> dict[str, Any]:
+        """The file of each part of the data, and their layouts."""
         parts = {"train": self.train, "test": self.test, "valid": self.valid}
-        return {name: data.source if data else "" for name, data in parts.items()}
+        layouts = {name: data.layout.to_json() for name, data in parts.items() if data}
+        return {**{name: data.source if data else "" for name, data in parts.items()}, "layouts": layouts}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from longtail.csr import check_features, check_labels
 from longtail.data.labels import Labels as Labels
+from longtail.data.layout import Layout
 from longtail.errors import DataError
 from longtail.html import format_table
 
@@ -31,6 +32,9 @@ class Dataset:
     :param X: The feature vectors, [n_samples, n_features], if they are not.
     :param notes: What was repaired, skipped or assumed while reading.
     :param source: The file or corpus that the data was read from.
+    :param ids: The id of each sample, if there are any.
+    :param fields: The names of the fields of the texts, if they have several; ``FIELD_SEPARATOR`` is between them.
+    :param layout: The columns that the data was read from.
 
     >>> data = Dataset.from_texts(["red apple", "green pear"], [["fruit", "red"], ["fruit"]])
     >>> data
@@ -45,6 +49,9 @@ class Dataset:
     X: sp.csr_array = None  # float32
     notes: tuple[str, ...] = ()
     source: str = ""
+    ids: tuple[str, ...] | None = None
+    fields: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
 
     def __post_init__(self) -> None:
         if (self.texts is None) == (self.X is None):
@@ -58,6 +65,8 @@ class Dataset:
             raise DataError(f"{n_samples} samples but {self.Y.shape[0]} rows of labels", where=self.source)
         if len(self.labels) != self.Y.shape[1]:
             raise DataError(f"{len(self.labels)} label names but {self.Y.shape[1]} label columns", where=self.source)
+        if self.ids is not None and len(self.ids) != n_samples:
+            raise DataError(f"{n_samples} samples but {len(self.ids)} ids", where=self.source)
 
     def __repr__(self) -> str:
         inputs = "texts" if self.texts is not None else f"{self.X.shape[1]:,} features"
@@ -107,6 +116,7 @@ class Dataset:
             Y=self.Y[rows],
             texts=None if self.texts is None else [self.texts[i] for i in rows],
             X=None if self.X is None else self.X[rows],
+            ids=None if self.ids is None else tuple(self.ids[i] for i in rows),
         )
 
     def align(self, labels: Labels) -> Dataset:

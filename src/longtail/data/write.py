@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
+from longtail.data.layout import FIELD_SEPARATOR
 from longtail.data.vocabulary import VOCABULARY_FILE, format_vocabulary
 from longtail.errors import DataError
 from longtail.files import open_atomic
@@ -76,7 +77,11 @@ def _get_suffix(data: Dataset) -> str:
 
 def _format_json_row(data: Dataset, row: int) -> str:
     assert data.texts is not None
-    return json.dumps({"text": data.texts[row], "labels": data.get_label_names(row)}, ensure_ascii=False) + "\n"
+    text: Any = data.texts[row]
+    if data.fields:  # an object, so that the fields are found again
+        text = dict(zip(data.fields, text.split(FIELD_SEPARATOR), strict=True))
+    sample = {"id": data.ids[row]} if data.ids else {}
+    return json.dumps({**sample, "text": text, "labels": data.get_label_names(row)}, ensure_ascii=False) + "\n"
 
 
 def _format_xc_row(data: Dataset, row: int) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
+from longtail.data.layout import Layout, LayoutOptions
+from longtail.data.read import read, read_any
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
@@ -29,10 +33,9 @@ from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
-from longtail.tagger.inputs import check_inputs, prepare_data, to_dataset
+from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
 from longtail.topk import NO_LABEL, TopK
 
-Inputs: TypeAlias = Iterable[str] | sp.csr_array | Encoded
 _CONFIGURABLE = ("threads", "device")
 THRESHOLD_K = 100  # labels per validation sample among which the threshold is chosen
 
@@ -77,12 +80,16 @@ class Tagger:
         self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
         self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
         self.reads_texts = True
+        self.layout = Layout()  # the columns of the training data
         self._labels: Labels | None = None
 
     @classmethod
-    def from_pipeline(cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float) -> Self:
+    def from_pipeline(
+        cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float, layout: Layout | None = None
+    ) -> Self:
         """Build a fitted tagger from a fitted pipeline."""
         tagger = cls.__new__(cls)
+        tagger.layout = layout or Layout()
         tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.threshold = pipeline, labels, reads_texts, threshold
         return tagger
 
@@ -124,28 +131,32 @@ class Tagger:
         labels: Any = None,
         *,
         valid: Any = None,
-        text: str = "text",
         progress: Progress | bool | None = None,
+        **layout: Unpack[LayoutOptions],
     ) -> Self:
         """Fit the features and the model. If it fails, the tagger stays as it was.
 
-        :param data: A ``Dataset``; or texts; or feature vectors; or a data frame.
-        :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a data
-            frame, the column with the labels (None: ``labels``).
+        :param data: Data in any form that ``longtail.read`` takes: a file, a ``Dataset``, texts or feature vectors with
+            their labels, a list of objects, a data frame.
+        :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a file, a
+            list of objects or a data frame, the column or columns with the labels. None: guessed.
         :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. It sets the
             threshold of ``predict_sets`` to the one with the best micro-F1, and stops the training of networks early.
-        :param text: For a data frame, the column with the texts.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
+        :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
         self.pipeline.check_requirements()
-        train, display = to_dataset(data, labels, text=text), resolve_progress(progress)
+        train, display = read(data, labels, **layout), resolve_progress(progress)
+        columns = Layout(train.fields[: len(train.layout.text)] or train.layout.text, train.layout.categories)
+        columns = replace(columns, id=train.layout.id)
         pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
         pipeline.model.check_valid(valid)
         pipeline.model.check_vocabulary(train.labels)
         if valid is not None:
-            column = labels if isinstance(labels, str) else None
+            column = labels if isinstance(labels, str) and not isinstance(valid, Dataset) else None
             inputs, known = valid if isinstance(valid, tuple) else (valid, column)
-            inputs, Y = prepare_data(to_dataset(inputs, known, text=text), train.labels, train.texts is not None)
+            read_valid = read_any(inputs, known, layout, trained=columns)
+            inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
             held_out = (inputs, Y[:, : train.n_labels])
         X = pipeline.fit_features(train.inputs, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
@@ -154,41 +165,50 @@ class Tagger:
         if encoded is not None:
             threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
         self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
-        self.reads_texts = train.texts is not None
+        self.reads_texts, self.layout = train.texts is not None, columns
         return self
 
-    def encode(self, inputs: Inputs) -> Encoded:
+    def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
+
+        :param inputs: Texts or feature vectors, or data in any form that ``longtail.read`` takes; labels are left out.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
 
         >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose"], [["fruit"], ["flower"]])
         >>> encoded = tagger.encode(["an apple", "nothing known"])
         >>> tagger.predict(encoded, k=1)[0][0].label, tagger.n_unknown(encoded)
         ('fruit', 1)
         """
-        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs))
+        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
 
-    def topk(self, inputs: Inputs, k: int = 5) -> TopK:
-        """Return the ids of the k best labels of each text or feature vector, with their scores."""
-        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs)])
+    def topk(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> TopK:
+        """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
+        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs, **layout)])
 
-    def predict(self, inputs: Inputs, k: int = 5) -> list[list[Tag]]:
-        """Return the k best labels of each text or feature vector, by name."""
-        best, labels = self.topk(inputs, k), self.labels
+    def predict(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
+        """Return the k best labels of each text or feature vector, by name.
+
+        :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
+            list of objects), whose labels are left out; or what ``encode`` returned.
+        :param k: Number of labels.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+        """
+        best, labels = self.topk(inputs, k, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
 
-    def predict_sets(self, inputs: Inputs) -> sp.csr_array:
+    def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
         sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
         return sp.vstack(sets, format="csr")
 
-    def n_unknown(self, inputs: Inputs) -> int:
+    def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
         return sum(batch.n_unknown for batch in self._batches(inputs))
 
-    def novelty(self, inputs: Inputs) -> Floats:
+    def novelty(self, inputs: Any) -> Floats:
         """Return how unlike the training data each input is [n]: the share of it that an autoencoder cannot reconstruct."""
         return np.concatenate([self.pipeline.novelty(batch) for batch in self._batches(inputs)])
 
@@ -225,7 +245,7 @@ class Tagger:
         *,
         ks: Sequence[int] = DEFAULT_KS,
         propensity: tuple[float, float] = DEFAULT_PROPENSITY,
-        text: str = "text",
+        **layout: Unpack[LayoutOptions],
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
 
@@ -233,9 +253,9 @@ class Tagger:
         :param labels: Labels as for ``fit``.
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
-        :param text: For a data frame, the column with the texts.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        inputs, Y = prepare_data(to_dataset(data, labels, text=text), self.labels, self.reads_texts)
+        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         best, sets = [], []
         for batch in self.pipeline.encode_batches(inputs):
             best.append(self.model.topk(batch.X, max(ks)))
@@ -272,7 +292,7 @@ class Tagger:
             message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
-        about |= {"reads_texts": self.reads_texts, "threshold": self.threshold}
+        about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
         save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
 
     def summary(self) -> dict[str, str]:
@@ -296,12 +316,14 @@ class Tagger:
     def _repr_html_(self) -> str:
         return format_table(self.summary().items(), ("Tagger", "fitted" if self.is_fitted else "not fitted"))
 
-    def _check(self, inputs: Any) -> list[str] | sp.csr_array:
+    def _check(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> list[str] | sp.csr_array:
         _ = self.labels  # an error before ``fit``
-        return check_inputs(inputs, self.reads_texts)
+        return check_inputs(read_inputs(inputs, self.reads_texts, self.layout, **layout), self.reads_texts)
 
-    def _batches(self, inputs: Inputs) -> Iterator[Encoded]:
-        return iter([inputs]) if isinstance(inputs, Encoded) else self.pipeline.encode_batches(self._check(inputs))
+    def _batches(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Iterator[Encoded]:
+        if isinstance(inputs, Encoded):
+            return iter([inputs])
+        return self.pipeline.encode_batches(self._check(inputs, **layout))
 
     def _encode_one(self, sample: Any) -> Encoded:
         inputs = [sample] if isinstance(sample, str) else np.atleast_2d(sample) if isinstance(sample, np.ndarray) else sample
@@ -325,7 +347,8 @@ def load(folder: str | Path) -> Tagger:
     about = bundle.about
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
-        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]))
+        layout = Layout.from_columns(about.get("columns", {}))
+        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"
         raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
