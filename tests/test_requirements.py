@@ -10,7 +10,8 @@ import pytest
 import longtail
 from longtail.cli.main import main
 from longtail.data.dataset import Dataset
-from longtail.errors import LongtailError, MissingExtra, SettingError
+from longtail.data.labels import Labels
+from longtail.errors import DataError, LongtailError, MissingExtra, SettingError
 from longtail.features.pretrained import PRETRAINED_PACKAGES
 from longtail.registry import METHODS, model_class
 from longtail.spec import MethodSpec
@@ -81,6 +82,22 @@ def test_missing_parents_are_noticed_before_features_are_computed(
     monkeypatch.setattr("longtail.pipeline.Pipeline.fit_features", lambda *_, **__: pytest.fail("features were computed"))
     with pytest.raises(SettingError, match="tree=parents needs the parents of the labels"):
         longtail.Tagger(spec).fit(train)
+
+
+@pytest.mark.parametrize(
+    ("parents", "found"),
+    [
+        ((("b",), ("c",), ("a",)), 'the label "a" is its own ancestor'),
+        (((), ("a",), ("zz",)), 'the parent "zz" of the label "c" is not a label'),
+    ],
+)
+def test_parents_that_make_no_tree_are_noticed_at_once(
+    parents: tuple[tuple[str, ...], ...], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtail.pipeline.Pipeline.fit_features", lambda *_, **__: pytest.fail("features were computed"))
+    data = Dataset.from_texts(["one", "two"], [["a"], ["b"]], known=Labels(("a", "b", "c"), parents=parents))
+    with pytest.raises(DataError, match=found):
+        longtail.Tagger("plt+tree=parents").fit(data)
 
 
 @pytest.fixture

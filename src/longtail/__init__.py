@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from longtail.data.labels import Labels as Labels
     from longtail.data.read import read as read
     from longtail.data.split import split as split
+    from longtail.data.vocabulary import read_vocabulary as read_vocabulary
     from longtail.errors import LongtailError as LongtailError
     from longtail.estimators import TextClassifier as TextClassifier
     from longtail.estimators import VectorClassifier as VectorClassifier
@@ -49,6 +50,7 @@ _MODULES = {
     "load": "longtail.tagger.tagger",
     "pretrain": "longtail.nn.pretraining",
     "read": "longtail.data.read",
+    "read_vocabulary": "longtail.data.vocabulary",
     "reproduce": "longtail.recipes.reproduce",
     "set_progress": "longtail.progress",
     "split": "longtail.data.split",

@@ -141,7 +141,7 @@ def store_part(name: str, given: Any, folder: Path, data: Dataset) -> Dataset:
     """
     if isinstance(given, str | Path) and not is_endless(given):
         return data
-    place = folder / "data" / name  # a folder for each, with the label file that belongs to it
+    place = folder / "data" / name  # a folder for each, with the vocabulary that belongs to it
     shutil.rmtree(place, ignore_errors=True)
     (path,) = write_parts({name: data}, place)
     return read(path)

@@ -103,7 +103,7 @@ def test_a_corpus_is_written_with_its_label_file_or_not_at_all(tmp_path: Path) -
         write_parts({"more": vectors}, tmp_path / "vectors")
     assert not (tmp_path / "vectors" / "more.txt").exists()
     odd = Dataset(data.Y, Labels(("p\t", "q")), X=np.eye(2))
-    with pytest.raises(DataError, match="cannot be written to a label file"):
+    with pytest.raises(DataError, match="cannot be written to a table"):
         write_parts({"train": odd}, tmp_path / "odd")
 
 

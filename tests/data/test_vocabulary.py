@@ -153,6 +153,13 @@ def test_data_refers_to_labels_by_name_uri_notation_or_another_name(tmp_path: Pa
     assert data.notes[0] == "3 repeated labels of a text were dropped"
 
 
+def test_data_in_memory_is_read_with_a_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "v.ttl").write_text(TURTLE)
+    data = longtail.read(["a text", "b text"], [["felines"], ["new"]], vocabulary=tmp_path / "v.ttl")
+    assert data.labels.names == ("cats", "dogs", "animals", "new") and data.Y.indices.tolist() == [0, 3]
+    assert data.notes[0] == "label names from v.ttl"
+
+
 def test_a_name_comes_before_a_uri_a_notation_and_another_name() -> None:
     labels = Labels(("1", "2", "3"), notations=("2", "7", "7"), alt_names=(("3", "x"), ("x", "y"), ("7",)))
     assert labels.keys == {"1": 0, "2": 1, "3": 2, "7": 2, "y": 1}

@@ -131,7 +131,7 @@ def test_label_names_are_read_from_a_file_in_the_same_folder(tmp_path: Path) -> 
     data = read_text(tmp_path, GOOD)
     assert data.labels.names == ("a", "b", "c", "d") and data.notes == ("label names from labels.txt",)
     (tmp_path / "labels.txt").write_text("a\nb\n")
-    with pytest.raises(DataError, match="says 4 labels, but the label file has 2"):
+    with pytest.raises(DataError, match="says 4 labels, but the vocabulary has 2"):
         read_text(tmp_path, GOOD)
 
 

@@ -217,6 +217,15 @@ def test_a_manifest_of_another_program_is_no_model(train: Dataset, tmp_path: Pat
     (tmp_path / "page.js").write_text("code")
     with pytest.raises(BundleError, match=r"not a bundle and has other files \(page.js"):
         Tagger("popularity").fit(train).save(tmp_path, overwrite=overwrite)
+    (tmp_path / "page.js").unlink()
+    with pytest.raises(BundleError, match=r"not a bundle and has other files \(manifest.json"):
+        Tagger("popularity").fit(train).save(tmp_path, overwrite=overwrite)
+
+
+def test_a_damaged_model_can_be_replaced(train: Dataset, saved: Path) -> None:
+    (saved / MANIFEST).write_text("{")
+    Tagger("popularity").fit(train).save(saved, overwrite=True)
+    assert longtail.load(saved).method == "popularity"
 
 
 def test_everything_about_labels_is_kept_and_predictions_have_uris(tmp_path: Path) -> None:

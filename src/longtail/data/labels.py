@@ -95,6 +95,8 @@ class Labels:
         >>> labels.keys
         {'hounds': 1, 'http://x/1': 0, 'http://x/2': 1, 'cats': 0, 'dogs': 1}
         """
+        if not (self.uris or self.notations or self.alt_names):
+            return self.ids
         others: list[Sequence[Iterable[str]]] = [self.alt_names or (), [[code] for code in self.notations or ()]]
         out: dict[str, int] = {}
         for column in others:

@@ -85,7 +85,9 @@ def read_any(
         return data
     if not labelled and labels is None:
         return _read_unlabelled(data)
-    return pair_labels(data, labels)
+    found = pair_labels(data, labels)
+    known, notes = _read_known_labels(data, Layout.from_options(**options))
+    return found if known is None else replace(found.align(known), notes=(*notes, *found.notes))
 
 
 def read_layout(data: Any, layout: Layout, *, labelled: bool = True, trained: Layout | None = None) -> Dataset:

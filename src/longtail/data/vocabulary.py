@@ -61,7 +61,7 @@ def format_vocabulary(labels: Labels) -> str:
     rows += ([cell if isinstance(cell, str) else join_names(cell) for cell in row] for row in zip(*columns, strict=True))
     for cell in (cell for row in rows for cell in row):
         if re.search("[\t\n\r]", cell):
-            found = f"the label {cell!r} cannot be written to a label file"
+            found = f"the label {cell!r} cannot be written to a table"
             raise DataError(found, hint="Remove tabs and line ends from it")
     return "".join("\t".join(row) + "\n" for row in rows)
 

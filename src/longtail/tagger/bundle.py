@@ -74,8 +74,8 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise BundleError("this is a file, but a bundle is a folder", where=str(folder), hint="Choose another name")
     foreign = [path.name for path in folder.iterdir() if not _is_bundle_file(path)] if folder.is_dir() else []
-    if foreign and not _is_bundle(folder):
-        found = f"the folder is not a bundle and has other files ({foreign[0]}, …)"
+    if not _is_bundle(folder, alone=not foreign):
+        found = f"the folder is not a bundle and has other files ({(*foreign, MANIFEST)[0]}, …)"
         raise BundleError(found, where=str(folder), hint="Choose a new folder")
     if not overwrite and has_bundle(folder):
         hint = "Choose another folder, or replace the model with --overwrite (in Python: overwrite=True)"
@@ -89,12 +89,15 @@ def has_bundle(folder: Path) -> bool:
     return (folder / MANIFEST).exists()
 
 
-def _is_bundle(folder: Path) -> bool:
-    """Whether the manifest in a folder is that of a bundle: other programs have files of this name, too."""
+def _is_bundle(folder: Path, alone: bool) -> bool:
+    """Whether the manifest in a folder is that of a bundle: other programs have files of this name, too.
+
+    Without a manifest, or with a damaged one, the folder counts as a bundle if it has no other files (``alone``).
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
-        return False
+        return alone
     return isinstance(manifest, dict) and {"format", "files", "sha256"} <= manifest.keys()
 
 

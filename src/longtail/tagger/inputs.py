@@ -54,5 +54,5 @@ def align_data(data: Dataset, labels: Labels) -> Dataset:
     if aligned.Y.nnz and aligned.Y.indices.min() >= len(labels):
         name = aligned.labels.names[aligned.Y.indices[0]]
         found = f'the tagger knows no label of the data (the data has "{name}", the tagger "{labels.names[0]}")'
-        raise DataError(found, where=data.source, hint="Use the same label names, for example the same label file")
+        raise DataError(found, where=data.source, hint="Use the same label names, or the same vocabulary")
     return aligned

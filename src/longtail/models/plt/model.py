@@ -13,7 +13,13 @@ from longtail.errors import SettingError
 from longtail.features.mlp import compute_secant_slope
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import embed_by_cooccurrence, embed_by_samples, embed_by_text, pifa
-from longtail.labelspace.grow import build_balanced_tree, build_hierarchy_tree, build_huffman_tree, build_k_means_tree
+from longtail.labelspace.grow import (
+    build_balanced_tree,
+    build_hierarchy_tree,
+    build_huffman_tree,
+    build_k_means_tree,
+    check_hierarchy,
+)
 from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer, NodeWeights
@@ -86,10 +92,13 @@ class LabelTrees(LabelTreesSettings, Model):
         return self.tail == AUTO_TAIL
 
     def check_vocabulary(self, labels: Labels | None) -> None:
-        """Raise an error if tree="parents" and the parents of the labels are not known."""
-        if self.tree == "parents" and (labels is None or labels.parents is None):
+        """Raise an error if tree="parents" and the parents of the labels are not known or contradict each other."""
+        if self.tree != "parents":
+            return
+        if labels is None or labels.parents is None:
             hint = "Read the data with a vocabulary that has them: SKOS, or a table with the columns name and parents"
             raise SettingError("tree=parents needs the parents of the labels", hint=hint)
+        check_hierarchy(labels.parents, labels.names)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
