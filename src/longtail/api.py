@@ -19,7 +19,7 @@ from longtail.data.read import read
 from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
 from longtail.errors import SettingError
-from longtail.files import find_unwritable, is_endless, open_atomic
+from longtail.files import STDIN, find_unwritable, is_endless, open_atomic
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.progress import Progress, resolve_progress
@@ -139,7 +139,7 @@ def store_part(name: str, given: Any, folder: Path, data: Dataset) -> Dataset:
     :param folder: The folder of the comparison.
     :param data: The data that was read from it.
     """
-    if isinstance(given, str | Path) and not is_endless(given):
+    if isinstance(given, str | Path) and str(given) != STDIN and not is_endless(given):
         return data
     place = folder / "data" / name  # a folder for each, with the vocabulary that belongs to it
     shutil.rmtree(place, ignore_errors=True)

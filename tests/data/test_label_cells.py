@@ -60,6 +60,14 @@ def test_commas_inside_names_survive(names: list[str]) -> None:
     assert split_cells(both).labels == [cell.split("; ") for cell in both]
 
 
+def test_lists_of_different_lengths_are_not_names() -> None:
+    rng = random.Random(0)
+    cells = [", ".join(f"word {rng.randrange(10**6)}" for _ in range(rng.randint(1, 6))) for _ in range(60)]
+    assert find_separator(cells) == ","  # though nothing recurs
+    with pytest.raises(DataError, match="--separator"):
+        find_separator(["a, b", "c, d, e", "f", "g, h", "i, j, k, l", "m, n, o"])
+
+
 def test_few_cells() -> None:
     assert split_cells(["Smith, John", "Brown", "Miller"]).labels == [["Smith, John"], ["Brown"], ["Miller"]]
     assert split_cells(["fruit|red", "sea", ""]).labels == [["fruit", "red"], ["sea"], []]

@@ -37,9 +37,6 @@ class AnswerFormat:
     def __init__(self, write: Callable[[str], Any]) -> None:
         self.write = write
 
-    def start(self) -> None:
-        """Write what comes before the first answer."""
-
     @abstractmethod
     def add(self, answer: Answer) -> None:
         """Write one answer."""
@@ -113,11 +110,7 @@ class SolrAnswers(AnswerFormat):
 
     def __init__(self, write: Callable[[str], Any]) -> None:
         super().__init__(write)
-        self.separator = "\n"
-
-    def start(self) -> None:
-        """Open the list."""
-        self.write("[")
+        self.separator = "[\n"
 
     def add(self, answer: Answer) -> None:
         """Write one answer."""
@@ -127,7 +120,7 @@ class SolrAnswers(AnswerFormat):
 
     def end(self) -> None:
         """Close the list."""
-        self.write("\n]\n")
+        self.write("[]\n" if self.separator == "[\n" else "\n]\n")
 
 
 def make_format(name: str, write: Callable[[str], Any], *, k: int, index: str | None = None) -> AnswerFormat:

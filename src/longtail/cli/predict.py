@@ -44,7 +44,6 @@ def predict(arguments: Namespace) -> None:
         answers = make_format(name, write, k=k, index=arguments.index)
         if arguments.explain and name == "tsv":
             display.say(describe_marks(tagger.model.weights_meaning))
-        answers.start()
         n_unknown = 0
         for batch in _read_batches(tagger, arguments, display):
             for id in batch.ids:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from longtail.data.guess import has_known_names
-from longtail.data.layout import FORMATS, Layout, name_option
+from longtail.data.layout import FORMATS, name_option
 from longtail.data.lines import FASTTEXT_PREFIX, find_pair
 from longtail.errors import DataError
 from longtail.files import STDIN
@@ -16,17 +17,14 @@ _NAME_ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "js
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def detect_format(head: bytes, path: str | Path, layout: Layout, *, labelled: bool = True) -> str:
+def detect_format(head: bytes, path: str | Path, *, labelled: bool = True, wanted: Sequence[str] = ()) -> str:
     """Detect the format of a file, one of ``FORMATS``.
 
     :param head: The first bytes of the file, decompressed.
     :param path: Its name.
-    :param layout: What the user says about it.
     :param labelled: Whether there must be labels; if not, a file in no other format has one text per line.
+    :param wanted: Names of columns that the user or the training data has.
     """
-    _check_encoding(head, path)
-    if layout.format:
-        return layout.format
     if head.startswith(b"PAR1"):
         return "parquet"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -41,7 +39,7 @@ def detect_format(head: bytes, path: str | Path, layout: Layout, *, labelled: bo
         return "jsonl"
     if named:
         return named
-    if _is_table(first, layout, labelled):
+    if _is_table(first, wanted, labelled):
         return "csv"
     if re.search(rf"(^|\n){FASTTEXT_PREFIX}\S".encode(), head):
         return "fasttext"
@@ -61,7 +59,7 @@ def detect_format(head: bytes, path: str | Path, layout: Layout, *, labelled: bo
     raise DataError(f"unknown format; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", hint=hint)
 
 
-def _check_encoding(head: bytes, path: str | Path) -> None:
+def check_encoding(head: bytes, path: str | Path) -> None:
     """Raise an error for UTF-16, with or without a byte order mark: every second byte of Latin text is zero."""
     pairs = head[: len(head) // 2 * 2]
     half = max(len(pairs) // 2, 1)
@@ -79,10 +77,9 @@ def _is_json_line(line: bytes) -> bool:
         return False
 
 
-def _is_table(first: bytes, layout: Layout, labelled: bool) -> bool:
+def _is_table(first: bytes, wanted: Sequence[str], labelled: bool) -> bool:
     """Whether the first line is a header: several short names, of which one is known."""
     line = first.decode("utf-8", "replace").strip("\r")
-    wanted = (*layout.text, *layout.labels)
     for delimiter in "\t,;|":
         cells = [cell.strip(' "') for cell in line.split(delimiter)]
         if len(cells) > 1 and has_known_names(cells, wanted) and (len(line.split()) <= 2 * len(cells) or not labelled):

@@ -44,7 +44,7 @@ class Columns:
     categories: tuple[str, ...] = ()
     id: str | None = None
     ignored: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # columns that a tagger was trained on
 
     @property
     def more_text(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class _Finder:
     def __init__(self, source: Source, layout: Layout, labelled: bool) -> None:
         self.source, self.layout, self.labelled = source, layout, labelled
         self.names = source.names
-        self.sample = [record.values for record in source.peek(SAMPLE_ROWS)]
+        self.sample = [record.values for record in source.first[:SAMPLE_ROWS]]
         self.where = source.path
 
     def find(self, trained: Layout) -> Columns:
@@ -96,14 +96,13 @@ class _Finder:
         labels = tuple(self._match(name, "labels") for name in layout.labels)
         categories = tuple(self._match(name, "categories") for name in layout.categories)
         id_column = self._match(layout.id, "id") if layout.id else None
-        fields, notes = tuple(map(self._name_field, text)), []
+        fields = tuple(map(self._name_field, text))
         if not text and trained.text:
-            text, fields, note = self._match_trained(trained)
-            notes += note
-        if not categories and not layout.text and trained.categories:
+            text, fields = self._match_trained(trained)
+        if not categories and not layout.text:
             categories = trained.categories
-            if missing := [name for name in categories if not self._exists(name)]:
-                notes.append(f"the model was trained with {', '.join(missing)}, which is missing here")
+        if not labels and all(name in self.names for name in trained.labels):
+            labels = trained.labels
         taken = {*text, *labels, *categories}
         if id_column is None:
             known = [trained.id] if trained.id and trained.id in self.names else []
@@ -122,7 +121,8 @@ class _Finder:
         ignored = tuple(name for name in self._rest({*taken, *text, *labels}) if name not in outer)
         several = len(text) > 1 or bool(categories)
         fields = fields if several else ()
-        return Columns(text, fields, labels if self.labelled else (), categories, id_column, ignored, tuple(notes))
+        missing = tuple(name for name in (*text, *categories) if not self._exists(name)) if several else ()
+        return Columns(text, fields, labels if self.labelled else (), categories, id_column, ignored, missing)
 
     def _rest(self, taken: Iterable[str]) -> list[str]:
         return [name for name in self.names if name not in set(taken)]
@@ -142,14 +142,11 @@ class _Finder:
         hint = f"{suggest(name, self.names)}. Set {name_option(option)}"
         raise DataError(f'there is no column "{name}"', where=self.where, hint=hint)
 
-    def _match_trained(self, trained: Layout) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-        """Return the columns that the tagger was trained on, if the source has any of them."""
-        paths = {name: name if self._exists(name) else f"text.{name}" for name in trained.text}
-        missing = [name for name, path in paths.items() if not self._exists(path)]
-        if len(missing) == len(paths):
-            return (), (), []
-        note = f"the model was trained with {', '.join(missing)}, which is missing here"
-        return tuple(paths.values()), tuple(paths), [note] if missing else []
+    def _match_trained(self, trained: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the columns that the tagger was trained on, and the names of their fields, if there are any here."""
+        nested = {name: f"text.{name}" for name in trained.text}
+        paths = {name: path if self._exists(path) else name for name, path in nested.items()}
+        return (tuple(paths.values()), tuple(paths)) if any(map(self._exists, paths.values())) else ((), ())
 
     def _name_field(self, path: str) -> str:
         """Return the name of a field: without the key of the object that has all fields of a text."""
@@ -234,20 +231,18 @@ def has_known_names(cells: Sequence[str], wanted: Iterable[str] = ()) -> bool:
     return _look_like_names([cell for cell in cells if cell.strip()]) and bool(known & set(names))
 
 
-def find_header(rows: Sequence[Sequence[str]], layout: Layout, where: str) -> bool:
+def find_header(rows: Sequence[Sequence[str]], wanted: Iterable[str], where: str) -> bool:
     """Whether the first row of a table names the columns.
 
     :param rows: The first rows.
-    :param layout: What the user says about the table.
+    :param wanted: Names of columns that the user or the training data has.
     :param where: The file, for messages.
     """
-    if layout.header is not None:
-        return layout.header
     first, below = rows[0], rows[1:]
     recurs = any(cell.strip() and any(cell == row[at] for row in below if at < len(row)) for at, cell in enumerate(first))
     if recurs or not _look_like_names([cell for cell in first if cell.strip()]):
         return False
-    if has_known_names(first, (*layout.text, *layout.labels, *layout.categories, *((layout.id,) if layout.id else ()))):
+    if has_known_names(first, wanted):
         return True
     if all(cell.strip() for cell in first) and any(_differs(first[at], _column(below, at)) for at in range(len(first))):
         return True

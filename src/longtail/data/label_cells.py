@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ _URIS = re.compile(r"\s*(<[^<>\s]+>\s*)+")
 _SEPARATOR_NAMES = {"\t": "tabs", " ": "spaces", ",": "commas"}
 _MIN_FREE, _MAX_NOT_FREE = 0.5, 0.1  # share of the parts that occur in different places: a separator, not a separator
 _USUAL = 1 / 3  # share of the cells with a character that hardly ever occurs inside names: then it is a separator
+_SOME_SPREAD, _WIDE_SPREAD = 0.3, 0.5  # share of lists of another length than the most frequent: doubtful, a separator
+_FEW = 4  # lists, too few for a spread
 _MANY = 20  # cells, enough to conclude something from what does not recur
 
 
@@ -117,9 +120,18 @@ def _is_supported(cells: Sequence[str], separator: str) -> bool | None:
     is_usual = n_lists >= _USUAL * len(cells)
     if is_usual and not is_loose and (separator != " " or n_lists < _MANY or free >= _MAX_NOT_FREE):
         return True
-    if free < _MAX_NOT_FREE and (n_lists >= _MANY or n_lists < len(cells) / 2):
+    spread = _measure_spread(rows)
+    if is_usual and is_loose and n_lists >= _MANY and spread >= _WIDE_SPREAD:
+        return True
+    if free < _MAX_NOT_FREE and spread < _SOME_SPREAD and (n_lists >= _MANY or n_lists < len(cells) / 2):
         return False
     return None
+
+
+def _measure_spread(rows: Sequence[Sequence[str]]) -> float:
+    """Return the share of lists that are not of the most frequent length: a name has mostly as many parts as any other."""
+    lengths = Counter(len(row) for row in rows if len(row) > 1)
+    return 1 - max(lengths.values()) / lengths.total() if lengths.total() >= _FEW else 0.0
 
 
 def _describe_single(cells: Sequence[str], candidates: str) -> str:

@@ -86,13 +86,22 @@ class Layout:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns that another file of the same kind has as well: those of texts, categories and ids."""
-        return {"text": list(self.text), "categories": list(self.categories), "id": self.id}
+        """What other data for the same tagger probably has in common with this."""
+        names = ("text", "categories", "labels", "separator", "id")
+        return {name: value for name in names if (value := getattr(self, name))}
 
     @classmethod
     def from_columns(cls, columns: dict[str, Any]) -> Layout:
-        """Restore the columns of a layout."""
-        return cls(tuple(columns.get("text", ())), tuple(columns.get("categories", ())), id=columns.get("id"))
+        """Restore what ``columns`` gave, also from JSON."""
+        restored: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()
+        }
+        return cls(**restored)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All names of columns."""
+        return (*self.text, *self.labels, *self.categories, *((self.id,) if self.id else ()))
 
     def to_json(self) -> dict[str, Any]:
         """All options, for ``from_json`` in another process."""
@@ -101,10 +110,7 @@ class Layout:
     @classmethod
     def from_json(cls, options: dict[str, Any]) -> Layout:
         """Restore a layout."""
-        restored: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
-        }
-        return cls(**restored)
+        return cls.from_columns(options)
 
     def to_words(self) -> list[str]:
         """The options of the command line that give this layout.

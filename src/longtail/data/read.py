@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from longtail.csr import check_features
 from longtail.data.annif import open_folder
 from longtail.data.dataset import Dataset, Labels, check_text
-from longtail.data.detect import detect_format
+from longtail.data.detect import check_encoding, detect_format
 from longtail.data.frames import is_frame, is_matrix, is_tabular, open_object, pair_labels
 from longtail.data.jsonl import open_json, open_jsonl
 from longtail.data.label_cells import SEPARATORS
@@ -102,7 +102,7 @@ def read_layout(data: Any, layout: Layout, *, labelled: bool = True, trained: La
         return data
     if str(data).startswith(BUILTIN) and isinstance(data, str | Path):
         return _read_builtin(str(data).removeprefix(BUILTIN))
-    with _open_source(data, layout, labelled) as source:
+    with _open_source(data, layout, trained, labelled) as source:
         if isinstance(source, Dataset):
             return source
         known, note = _read_known_labels(data, layout) if labelled else (None, ())
@@ -122,7 +122,7 @@ def stream_samples(path: str | Path, layout: Layout, *, trained: Layout | None, 
     if str(path).startswith(BUILTIN):
         yield from map(Sample, read(path).texts or ())
         return
-    with _open_source(path, layout, labelled=False, at_once=is_endless(path)) as source:
+    with _open_source(path, layout, trained, labelled=False, at_once=is_endless(path)) as source:
         if isinstance(source, Dataset):
             hint = "Pass texts, or use a tagger that was trained on feature vectors"
             raise DataError("this file has feature vectors, and the tagger reads texts", where=str(path), hint=hint)
@@ -130,7 +130,9 @@ def stream_samples(path: str | Path, layout: Layout, *, trained: Layout | None, 
 
 
 @contextmanager
-def _open_source(data: Any, layout: Layout, labelled: bool, at_once: bool = False) -> Iterator[Source | Dataset]:
+def _open_source(
+    data: Any, layout: Layout, trained: Layout | None, labelled: bool, at_once: bool = False
+) -> Iterator[Source | Dataset]:
     """Open data; feature vectors are read."""
     if not isinstance(data, str | Path):
         yield open_object(data)
@@ -139,17 +141,19 @@ def _open_source(data: Any, layout: Layout, labelled: bool, at_once: bool = Fals
     else:
         with open_read(data) as stream:
             head, stream = peek(stream, _PEEKED_BYTES, at_once=at_once)
-            yield _open_stream(stream, data, head, layout, labelled, at_once)
+            wanted = (*layout.named, *(trained.named if trained else ()))
+            yield _open_stream(stream, data, head, layout, wanted, labelled, at_once)
 
 
 def _open_stream(
-    stream: IO[bytes], path: str | Path, head: bytes, layout: Layout, labelled: bool, at_once: bool
+    stream: IO[bytes], path: str | Path, head: bytes, layout: Layout, wanted: Sequence[str], labelled: bool, at_once: bool
 ) -> Source | Dataset:
     if not head and not labelled:
         return open_lines(stream, path)
     if not head:
         raise DataError("the file is empty", where=str(path), hint="Check that this is the right file")
-    match detect_format(head, path, layout, labelled=labelled):
+    check_encoding(head, path)
+    match layout.format or detect_format(head, path, labelled=labelled, wanted=wanted):
         case "xc":
             known, note = _read_known_labels(path, layout, has_ids=True)
             data = read_xc(stream, path, known)
@@ -167,7 +171,8 @@ def _open_stream(
         case "pair":
             return _open_pair(path, stream, labelled)
         case table:
-            return open_table(stream, path, head, layout, format=table, at_once=at_once)
+            header = layout.header
+            return open_table(stream, path, head, format=table, header=header, wanted=wanted, at_once=at_once)
 
 
 def _open_pair(path: str | Path, stream: IO[bytes], labelled: bool) -> Source:

@@ -75,7 +75,10 @@ def build_dataset(
         texts.append(reader.read_text(record))
         values.append(reader.read_labels(record))
         ids.append(reader.read_id(record))
-    names, how, separator = _name_labels(values, columns, layout.separator, separators, source.path)
+    separator = layout.separator
+    if separator is None and trained and trained.labels == columns.labels:
+        separator = trained.separator
+    names, how, separator = _name_labels(values, columns, separator, separators, source.path)
     notes = (*_describe(source, columns, how), *reader.notes())
     data = Dataset.from_pairs(zip(texts, names, strict=True), known=known, source=source.path)
     fields = (*columns.fields, *([CATEGORIES_FIELD] if columns.categories else ()))
@@ -238,22 +241,25 @@ def _to_words(column: str, value: Any) -> list[str]:
 def _describe(source: Source, columns: Columns, how: str | None) -> list[str]:
     """Describe in one note what was guessed, if anything was."""
     name = FORMATS.get(source.format, source.format)
-    parts = [f"text from {', '.join(columns.fields or columns.text)}"]
+    fields = zip(columns.fields or columns.text, columns.text, strict=True)
+    parts = [f"text from {', '.join(field for field, name in fields if name not in columns.missing)}"]
     if columns.labels:
         parts.append(f"labels from {', '.join(columns.labels)}, {how}")
-    if columns.categories:
-        parts.append(f"categories from {', '.join(columns.categories)}")
+    if categories := [name for name in columns.categories if name not in columns.missing]:
+        parts.append(f"categories from {', '.join(categories)}")
     if columns.id:
         parts.append(f"id from {columns.id}")
+    missing = f"the model was also trained on {', '.join(columns.missing)}, which this data does not have"
+    further = [missing] if columns.missing else []
     ignored = ", ".join(columns.ignored[:_MAX_NAMED]) + (", …" if len(columns.ignored) > _MAX_NAMED else "")
     is_plain = how in (None, "as lists") and not ignored and source.header is not False
     if is_plain and {*columns.used} <= _PLAIN_NAMES and source.format not in ("csv", "tsv"):
-        return list(columns.notes)
+        return further
     note = f"read as {name}{' without a header' if source.header is False else ''}: {', '.join(parts)}"
     note += f"; ignored: {ignored}" if ignored else ""
     if columns.more_text:
         note += f" (--text {','.join((*columns.more_text, *columns.text))} reads {', '.join(columns.more_text)}, too)"
-    return [note, *columns.notes]
+    return [note, *further]
 
 
 def name_type(value: Any) -> str:

@@ -52,6 +52,11 @@ class Source:
         return self._first[:n_records]
 
     @property
+    def first(self) -> list[Record]:
+        """The records looked at so far."""
+        return self._first
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, or the keys of the records looked at so far."""
         if self._names is not None:

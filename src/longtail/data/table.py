@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from longtail.data.guess import SAMPLE_ROWS, find_header, has_known_names
-from longtail.data.layout import Layout
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
 from longtail.files import read_lines
@@ -34,27 +33,36 @@ class Row(NamedTuple):
 
 
 def open_table(
-    stream: IO[bytes], path: str | Path, head: bytes, layout: Layout, *, format: str = "csv", at_once: bool = False
+    stream: IO[bytes],
+    path: str | Path,
+    head: bytes,
+    *,
+    format: str = "csv",
+    header: bool | None = None,
+    wanted: Sequence[str] = (),
+    at_once: bool = False,
 ) -> Source:
     """Open a table.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
     :param head: The first bytes of the file.
-    :param layout: What the user says about the table.
     :param format: ``csv``, ``tsv``, or ``annif`` for texts and subjects without a header.
+    :param header: Whether the first row names the columns. None: guessed.
+    :param wanted: Names of columns that the user or the training data has.
     :param at_once: Whether to look at one row only if that suffices, for streams.
     """
-    dialect = find_dialect(head.decode("utf-8", "replace"), layout, tabs=format != "csv", quotes=format != "annif")
+    dialect = find_dialect(head.decode("utf-8", "replace"), wanted, tabs=format != "csv", quotes=format != "annif")
     notes: list[str] = []
     rows = _parse_rows(stream, path, dialect, notes)
     first = list(islice(rows, 1))
     if not first:
         raise DataError("there are no rows", where=str(path), hint="Check that this is the right file")
-    wanted = (*layout.text, *layout.labels)
-    if not (at_once and layout.header is None and has_known_names(first[0].cells, wanted)):
-        first += islice(rows, SAMPLE_ROWS)
-    has_header = find_header([row.cells for row in first], layout, str(path)) if format != "annif" else False
+    has_header = False if format == "annif" else header
+    if has_header is None:
+        if not (at_once and has_known_names(first[0].cells, wanted)):
+            first += islice(rows, SAMPLE_ROWS)
+        has_header = find_header([row.cells for row in first], wanted, str(path))
     names = _name_columns(first[0].cells, has_header)
     if format == "annif":
         names[:2] = ["text", "labels"]
@@ -117,20 +125,19 @@ def _allow_long_cells() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def find_dialect(head: str, layout: Layout, *, tabs: bool = False, quotes: bool = True) -> Dialect:
+def find_dialect(head: str, wanted: Sequence[str] = (), *, tabs: bool = False, quotes: bool = True) -> Dialect:
     """Find the delimiter, and whether cells are quoted.
 
     :param head: The first characters of the file.
-    :param layout: What the user says about the table.
+    :param wanted: Names of columns that the user or the training data has.
     :param tabs: Whether the delimiter is a tab.
     :param quotes: Whether quotes may have a meaning.
 
-    >>> find_dialect("text;labels\\nred, ripe;fruit\\n", Layout())
+    >>> find_dialect("text;labels\\nred, ripe;fruit\\n")
     Dialect(delimiter=';', has_quotes=True)
     """
     head = head.removeprefix("\ufeff")
     lines = head[: head.rfind("\n") + 1].splitlines(keepends=True) if "\n" in head else [head]
-    wanted = (*layout.text, *layout.labels)
     ranked = []
     for delimiter in "\t" if tabs else _DELIMITERS:
         for has_quotes in (True, False) if delimiter == "\t" and quotes else (quotes,):

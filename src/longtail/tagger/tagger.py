@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.dataset import Dataset
+from longtail.data.frames import is_tabular
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
@@ -147,14 +147,13 @@ class Tagger:
         """
         self.pipeline.check_requirements()
         train, display = read(data, labels, **layout), resolve_progress(progress)
-        columns = Layout(train.fields[: len(train.layout.text)] or train.layout.text, train.layout.categories)
-        columns = replace(columns, id=train.layout.id)
+        columns = replace(train.layout, text=train.fields[: len(train.layout.text)] or train.layout.text)
         pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
         pipeline.model.check_valid(valid)
         pipeline.model.check_vocabulary(train.labels)
         if valid is not None:
-            column = labels if isinstance(labels, str) and not isinstance(valid, Dataset) else None
-            inputs, known = valid if isinstance(valid, tuple) else (valid, column)
+            is_pair = isinstance(valid, tuple) and not is_tabular(valid)
+            inputs, known = valid if is_pair else (valid, None)
             read_valid = read_any(inputs, known, layout, trained=columns)
             inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
             held_out = (inputs, Y[:, : train.n_labels])
@@ -165,7 +164,7 @@ class Tagger:
         if encoded is not None:
             threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
         self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
-        self.reads_texts, self.layout = train.texts is not None, columns
+        self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
         return self
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
