@@ -112,6 +112,8 @@ def test_the_most_frequent_language_is_used_if_there_is_no_english(tmp_path: Pat
     assert labels.names == ("b", "c") and notes.startswith("labels are named in fi;") and notes.endswith("be sv")
     assert read_text(tmp_path, table.replace("label_sv", "label_en-GB"))[0].names == ("a", "c")
     assert read_text(tmp_path, table.replace("label_sv", "label_en-GB"), language="en")[0].names == ("a", "c")
+    both = "uri,label_en,label_en-GB\nhttp://x/1,color,colour\nhttp://x/2,,grey\n"
+    assert read_text(tmp_path, both, language="en") == (Labels(("color", "grey"), uris=("http://x/1", "http://x/2")), "")
 
 
 def test_deprecated_concepts_and_their_links_are_left_out_and_counted(tmp_path: Path) -> None:

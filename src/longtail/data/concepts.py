@@ -112,6 +112,11 @@ def rank_languages(counts: Mapping[str, int], language: str | None, path: str | 
     return order, (f"labels are named in {order[0]}; vocabulary_language (--vocabulary-language) can also be {others}",)
 
 
+def is_foreign(tag: str, language: str) -> bool:
+    """Whether a language is another one than the chosen one: ``en-GB`` is not, if that is ``en``."""
+    return tag.lower().split("-")[0] != language.lower().split("-")[0]
+
+
 def note_foreign_names(n_foreign: int, language: str) -> tuple[str, ...]:
     """Build the notes about names in another language than the chosen one: one, or none if there are no such names."""
     return (f'{n_foreign:,} labels have no name in "{language}"; another language is used',) if n_foreign else ()

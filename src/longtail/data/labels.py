@@ -181,11 +181,20 @@ def make_unique(names: Sequence[str], uris: Sequence[str], notations: Sequence[s
     used, out = set(times), []
     for name, uri, notation in zip(names, uris, notations, strict=True):
         if times[name] > 1:
-            parts = [part for part in (notation, re.split("[/#]", uri.rstrip("/#"))[-1], uri) if part]
+            parts = [part for part in (notation, get_last_part(uri), uri) if part]
             name = next((new for part in parts if (new := f"{name} ({part})") not in used), name)
             used.add(name)
         out.append(name)
     return out
+
+
+def get_last_part(uri: str) -> str:
+    """Return the last part of a URI, by which people know it.
+
+    >>> get_last_part("http://www.yso.fi/onto/yso/p19378")
+    'p19378'
+    """
+    return re.split("[/#]", uri.rstrip("/#"))[-1]
 
 
 def _rename(rows: Sequence[int], labels: Labels, taken: set[str]) -> dict[int, str]:

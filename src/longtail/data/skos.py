@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 from xml.sax import SAXException, SAXParseException
 
-from longtail.data.concepts import Concepts, VocabularyFile, build_labels, note_foreign_names, rank_languages
+from longtail.data.concepts import (
+    Concepts,
+    VocabularyFile,
+    build_labels,
+    is_foreign,
+    note_foreign_names,
+    rank_languages,
+)
+from longtail.data.labels import get_last_part
 from longtail.errors import DataError, MissingExtra
 
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -65,31 +74,36 @@ def read_skos(stream: IO[bytes], path: str | Path, rdf_format: str, language: st
         raise DataError("there are no SKOS concepts", where=str(path), hint=hint)
     named = (facts.literals[uri].get("prefLabel", {}) for uri in uris)
     order, notes = rank_languages(Counter(tag for names in named for tag in names), language, path)
-    found, n_foreign, n_nameless = Concepts([]), 0, 0
-    for uri in uris:
-        literals = facts.literals[uri]
-        names = literals.get("prefLabel", {})
-        tag = next((tag for tag in order if names.get(tag)), None)
-        n_foreign += tag is not None and tag != order[0]
-        n_nameless += tag is None
-        tag = order[0] if tag is None and order else tag or ""
-        first, *others = names.get(tag) or [facts.notations.get(uri) or re.split("[/#]", uri.rstrip("/#"))[-1]]
-        others += [text for kind in ("altLabel", "hiddenLabel") for text in _select(literals.get(kind, {}), tag)]
-        found.add(
-            first,
-            uri=uri if ":" in uri else "",  # a blank node has none
-            notation=facts.notations.get(uri, ""),
-            text=" ".join(text for kind in ("definition", "scopeNote") for text in _select(literals.get(kind, {}), tag)),
-            alt_names=others,
-            parents=list(facts.parents.get(uri, ())),
-        )
-    if facts.deprecated:
+    found = Concepts([])
+    tags = [_add_concept(uri, facts, order, found) for uri in uris]
+    if len(uris) < len(facts.concepts):
         notes += (f"{len(facts.concepts) - len(uris):,} deprecated concepts were left out of the vocabulary",)
-    notes += note_foreign_names(n_foreign, order[0]) if order else ()
-    if n_nameless:
+    if order:
+        notes += note_foreign_names(sum(is_foreign(tag, order[0]) for tag in tags if tag is not None), order[0])
+    if n_nameless := tags.count(None):
         notes += (f"{n_nameless:,} concepts have no name: their notation or the last part of their URI is used",)
     labels, more = build_labels(found, path, needs_parents=False)
     return VocabularyFile(labels, (*notes, *more))
+
+
+def _add_concept(uri: str, facts: _Facts, order: Sequence[str], found: Concepts) -> str | None:
+    """Add a concept in the first language in which it has a name. Returns this language; None if there is no name."""
+    literals, notation = facts.literals[uri], facts.notations.get(uri, "")
+    names = literals.get("prefLabel", {})
+    tag = next((tag for tag in order if names.get(tag)), None)
+    language = tag if tag is not None else order[0] if order else ""
+    first, *others = names.get(language) or [notation or get_last_part(uri)]
+    others += [text for kind in ("altLabel", "hiddenLabel") for text in _select(literals.get(kind, {}), language)]
+    texts = [text for kind in ("definition", "scopeNote") for text in _select(literals.get(kind, {}), language)]
+    found.add(
+        first,
+        uri=uri if ":" in uri else "",  # a blank node has none
+        notation=notation,
+        text=" ".join(texts),
+        alt_names=others,
+        parents=list(facts.parents.get(uri, ())),
+    )
+    return tag
 
 
 def _select(literals: _Literals, tag: str) -> list[str]:

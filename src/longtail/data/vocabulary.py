@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from longtail.data.concepts import Concepts, VocabularyFile, build_labels, join_names, note_foreign_names, rank_languages
+from longtail.data.concepts import (
+    Concepts,
+    VocabularyFile,
+    build_labels,
+    is_foreign,
+    join_names,
+    note_foreign_names,
+    rank_languages,
+)
 from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import DataError, SettingError
 from longtail.files import open_read, peek, read_lines
@@ -149,7 +157,7 @@ def _read_table(
         tag = next((tag for tag in order if row[tags[tag]].strip()), None)
         if tag is not None:
             found.add(row[tags[tag]], number, **cells)
-            n_foreign += tag != order[0]
+            n_foreign += is_foreign(tag, order[0])
         elif cells["uri"]:  # as in Annif's files: a concept that is no longer used
             n_nameless += 1
         else:
