@@ -21,13 +21,15 @@ TEXT_NAMES = (
     *("document", "sentence", "review", "comment", "message", "question", "query", "title", "headline"),
 )
 LABEL_NAMES = ("labels", "label", "subject_uris", "subject_uri")  # these are labels whatever else there is
-MAYBE_LABEL_NAMES = (  # these are, if there is only one of them and its values recur
+MAYBE_LABEL_NAMES = (  # these are, if there is only one of them
     *("subjects", "subject", "tags", "tag", "categories", "category", "keywords", "keyword", "topics", "topic"),
     *("classes", "class", "genres", "genre", "codes", "code", "descriptors", "mesh_terms", "targets", "target"),
 )
 ID_NAMES = ("id", "_id", "doc_id", "docid", "document_id", "identifier", "uid", "uuid", "uri", "iri")
+_AMBIGUOUS_NAMES = {"subject", "topic", "code", "codes", "target", "targets"}  # of labels only if the values recur
 _KNOWN_NAMES = {*TEXT_NAMES, *LABEL_NAMES, *MAYBE_LABEL_NAMES, *ID_NAMES}
 _FIXED_FORMATS = ("lines", "fasttext", "pair")  # whose columns have no names
+_FEW = 5  # rows, enough to conclude something from how long they are
 _MANY = 20  # rows, enough to conclude something from what does not recur
 _MAX_NAME_WORDS, _MAX_NAME_LENGTH = 4, 40  # of the name of a column
 _MORE_WORDS = 2.0  # a text column has at least this many times as many words as any other
@@ -170,9 +172,9 @@ class _Finder:
         if len(found) > 1:
             hint = f"Set {name_option('labels')}: {found[0]}, or several: {','.join(found)}"
             raise DataError(f"the labels may be in {' or '.join(found)}", where=self.where, hint=hint)
-        if found and not self._recurs(found[0]):
+        if found and _normalise(found[0]) in _AMBIGUOUS_NAMES and not self._recurs(found[0]):
             hint = f"If it has the labels, set {name_option('labels')}: {found[0]}"
-            raise DataError(f'no value of the column "{found[0]}" occurs twice', where=self.where, hint=hint)
+            raise DataError(f'hardly any value of the column "{found[0]}" occurs twice', where=self.where, hint=hint)
         return tuple(found)
 
     def _find_text(self, taken: Iterable[str]) -> str:
@@ -254,7 +256,8 @@ def _differs(name: str, cells: Sequence[str]) -> bool:
     """Whether a first cell is unlike the cells below: they are long, or numbers, or recur while it does not."""
     if not cells:
         return False
-    if _count_words(cells) >= 3 * len(name.split()):
+    n_short = sum(len(cell.split()) <= len(name.split()) for cell in cells)
+    if _count_words(cells) >= 3 * len(name.split()) and len(cells) >= _FEW and n_short <= 0.05 * len(cells):
         return True
     if all(_NUMBER.fullmatch(cell) for cell in cells):
         return True
@@ -275,7 +278,7 @@ def _look_like_names(cells: Sequence[str]) -> bool:
         bool(names)
         and len(set(names)) == len(names)
         and all(len(name) <= _MAX_NAME_LENGTH and len(name.split()) <= _MAX_NAME_WORDS for name in names)
-        and not any(_NUMBER.fullmatch(name) or re.search(r"[|;<>\[\]{}]", name) for name in names)
+        and not any(_NUMBER.fullmatch(name) or re.search(r"[|;<>\[\]{}]|[.!?,:]$", name) for name in names)
     )
 
 

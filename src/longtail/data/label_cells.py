@@ -23,6 +23,8 @@ _MIN_FREE, _MAX_NOT_FREE = 0.5, 0.1  # share of the parts that occur in differen
 _USUAL = 1 / 3  # share of the cells with a character that hardly ever occurs inside names: then it is a separator
 _SOME_SPREAD, _WIDE_SPREAD = 0.3, 0.5  # share of lists of another length than the most frequent: doubtful, a separator
 _FEW = 4  # lists, too few for a spread
+_NOT_RARE = 0.1  # share of the cells with a tab, | or ;, if there are several such cells: then it is a separator
+_ODD = 0.05  # share of the cells with a character that is part of a name, or an error
 _MANY = 20  # cells, enough to conclude something from what does not recur
 
 
@@ -120,10 +122,14 @@ def _is_supported(cells: Sequence[str], separator: str) -> bool | None:
     is_usual = n_lists >= _USUAL * len(cells)
     if is_usual and not is_loose and (separator != " " or n_lists < _MANY or free >= _MAX_NOT_FREE):
         return True
+    if separator in "\t|;" and n_lists > 1 and n_lists >= _NOT_RARE * len(cells):
+        return True
     spread = _measure_spread(rows)
     if is_usual and is_loose and n_lists >= _MANY and spread >= _WIDE_SPREAD:
         return True
-    if free < _MAX_NOT_FREE and spread < _SOME_SPREAD and (n_lists >= _MANY or n_lists < len(cells) / 2):
+    is_odd = n_lists <= _ODD * len(cells) and len(cells) >= _MANY  # a few cells do not decide
+    is_rare = is_odd or (n_lists < len(cells) / 2 if is_loose else False)
+    if free < _MAX_NOT_FREE and spread < _SOME_SPREAD and (n_lists >= _MANY or is_rare):
         return False
     return None
 

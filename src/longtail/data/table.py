@@ -141,13 +141,18 @@ def find_dialect(head: str, wanted: Sequence[str] = (), *, tabs: bool = False, q
     ranked = []
     for delimiter in "\t" if tabs else _DELIMITERS:
         for has_quotes in (True, False) if delimiter == "\t" and quotes else (quotes,):
-            rows = _try_rows(lines, Dialect(delimiter, has_quotes))
-            if rows is None:
-                continue
+            rows, is_clean = _try_rows(lines, Dialect(delimiter, has_quotes))
             width = len(rows[0]) if rows else 1
             even = sum(len(row) == width for row in rows) / max(len(rows), 1)
             is_prose = head.count(delimiter + " ") > head.count(delimiter) / 2
-            rank = (width > 1, bool(rows) and has_known_names(rows[0], wanted), even == 1, not is_prose, even)
+            rank = (
+                width > 1 and is_clean,
+                width > 1,
+                bool(rows) and has_known_names(rows[0], wanted),
+                even == 1,
+                not is_prose,
+                even,
+            )
             ranked.append((rank, Dialect(delimiter, has_quotes)))
     best = max(ranked, key=lambda pair: pair[0], default=(None, Dialect("\t" if tabs else ",")))[1]
     if best.delimiter == "\t" and best.has_quotes and not any('"' in line for line in lines):
@@ -155,8 +160,8 @@ def find_dialect(head: str, wanted: Sequence[str] = (), *, tabs: bool = False, q
     return best
 
 
-def _try_rows(lines: Sequence[str], dialect: Dialect) -> list[list[str]] | None:
-    """Parse the first lines; None if they are not rows of this dialect."""
+def _try_rows(lines: Sequence[str], dialect: Dialect) -> tuple[list[list[str]], bool]:
+    """Parse the first lines. Returns the rows before the first error, and whether there was none."""
     rows: list[list[str]] = []
     with _allow_long_cells():
         table = _make_reader(iter(lines), dialect)
@@ -165,6 +170,5 @@ def _try_rows(lines: Sequence[str], dialect: Dialect) -> list[list[str]] | None:
                 if row:
                     rows.append(row)
         except csv.Error as error:
-            if "unexpected end" not in str(error):  # the last row may be cut
-                return rows if dialect.delimiter != "\t" else None
-    return rows
+            return rows, "unexpected end" in str(error)  # the last row may be cut
+    return rows, True
