@@ -13,6 +13,7 @@ import numpy as np
 from common import (
     Row,
     Stopwatch,
+    draw_rows,
     format_value,
     make_parser,
     print_progress,
@@ -65,7 +66,8 @@ def measure(name: str, method: str, **settings: str | float | None) -> Row:
     history = getattr(tagger.model, "history", [])
     tagger, n_mb = save_and_load(tagger)
     values = tagger.evaluate(test).values
-    latency = time_median_ms(lambda i: tagger.topk([test.texts[i]], 5), min(N_SINGLE, test.n_samples))  # type: ignore[index]
+    single = test.take(draw_rows(test.n_samples, N_SINGLE)).texts or ()
+    latency = time_median_ms(lambda i: tagger.topk([single[i]], 5), len(single))
     return {
         **{metric: values[metric] for metric in SHOWN},
         "train CPU-s": training.cpu,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Row, Stopwatch, make_parser, print_progress, read_corpus, report
+from common import Row, Stopwatch, draw_rows, make_parser, print_progress, read_corpus, report
 from draw import BLUE, GREY, RED, choose_ticks, draw_line, draw_text, make_svg
 from peers import LIMITS, run
 
@@ -134,16 +134,22 @@ def measure_ablation(name: str, label: str) -> Row:
     return {**shown, "P@1 on train": on_train["P@1"], "epochs": len(tagger.model.history)}
 
 
+def draw_texts(corpus: str) -> list[str]:
+    """Draw a thousand test texts at random."""
+    data = read_corpus(corpus, "test")
+    return list(data.take(draw_rows(data.n_samples, 1000)).texts or ())
+
+
 def measure_novelty(label: str) -> Row:
     """How often a foreign text has a higher novelty than a test text of the same corpus (area under the ROC curve)."""
     import longtail
 
     coded = {"method": "ovr", "code": 128}
     tagger = longtail.Tagger(**METHODS.get(label, coded), threads=1).fit(read_corpus(TEXT_CORPUS))
-    own = tagger.novelty(read_corpus(TEXT_CORPUS, "test").texts[:1000])
+    own = tagger.novelty(draw_texts(TEXT_CORPUS))
     out: Row = {"own": float(own.mean())}
     for name in FOREIGN:
-        foreign = tagger.novelty(read_corpus(name, "test").texts[:1000])
+        foreign = tagger.novelty(draw_texts(name))
         out[name] = float(foreign.mean())
         out[f"AUC {name}"] = float((own[:, None] < foreign).mean() + 0.5 * (own[:, None] == foreign).mean())
     return out

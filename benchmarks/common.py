@@ -41,6 +41,11 @@ def read_corpus(name: str, split: str = "train") -> Dataset:
     return longtail.read(found[0])
 
 
+def draw_rows(n_samples: int, n: int, seed: int = 0) -> list[int]:
+    """Draw n samples at random, in ascending order. The first n would be a biased choice: files may be sorted by label."""
+    return np.sort(np.random.default_rng(seed).permutation(n_samples)[:n]).tolist()
+
+
 def get_cache_folder() -> Path:
     """Return the folder for results that take long to compute: the environments of the peers, synthetic corpora."""
     return Path(os.environ.get("LONGTAIL_CACHE", ROOT / ".cache" / "peers"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from common import Row, Stopwatch, make_parser, print_progress, read_corpus, report, save_and_load, time_median_ms
+from common import Row, Stopwatch, draw_rows, make_parser, print_progress, read_corpus, report, save_and_load, time_median_ms
 from peers import LIMITS, run
 
 CORPORA = ("bibtex", "delicious", "debian-debtags", "gutenberg-lcsh", "finna-yso-en")
@@ -35,7 +35,7 @@ def measure(name: str, method: str, **settings: str | float) -> Row:
     values = evaluate_tagger(tagger, test)
     rows = np.random.default_rng(1).permutation(train.n_samples)[:N_TRAIN]  # seed 0 would draw the held-out samples
     on_train = evaluate_tagger(tagger, train.take(np.sort(rows)))["P@1"]
-    inputs = test.take(np.arange(min(N_SINGLE, test.n_samples))).inputs
+    inputs = test.take(draw_rows(test.n_samples, N_SINGLE)).inputs
     X = tagger.features.transform(inputs)
     latency = time_median_ms(lambda i: tagger.model.topk(X[i : i + 1], 5), X.shape[0])
     return {

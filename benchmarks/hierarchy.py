@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import MB, Row, Stopwatch, make_parser, print_progress, report, time_median_ms
+from common import MB, Row, Stopwatch, draw_rows, make_parser, print_progress, report, time_median_ms
 from linear_trees import load_problem
 from peers import LIMITS, run
 
@@ -71,10 +71,10 @@ def measure_search(model: Any, X: sp.csr_array, Y: sp.csr_array) -> Row:
     from longtail.metrics.ranking import score_samples
 
     values = score_samples(model.topk(X, 5), Y, np.ones(Y.shape[1])).values()
-    rows = [X[[i]] for i in range(N_SINGLE)]
+    rows = [X[[i]] for i in draw_rows(X.shape[0], N_SINGLE)]
     return {
         "P@1/3/5": "/".join(f"{values[f'P@{k}']:.2f}" for k in (1, 3, 5)),
-        "ms": time_median_ms(lambda i: model.topk(rows[i], 5), N_SINGLE),
+        "ms": time_median_ms(lambda i: model.topk(rows[i], 5), len(rows)),
     }
 
 

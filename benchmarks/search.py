@@ -72,7 +72,7 @@ def make_trained(folder: Path, name: str, seed: int = 0) -> None:
 
     def encode(texts: Any, n: int) -> np.ndarray:
         rows = np.random.default_rng(seed).choice(len(texts), n, replace=False)
-        return tagger.model._queries(tagger.features.transform([texts[row] for row in rows]))
+        return tagger.model._embed(tagger.features.transform([texts[row] for row in rows]))
 
     np.save(folder / "V.npy", V)
     np.save(folder / "sample.npy", encode(train.texts, N_SAMPLE_QUERIES))

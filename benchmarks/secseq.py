@@ -20,6 +20,7 @@ from common import (
     MB,
     Row,
     Stopwatch,
+    draw_rows,
     format_markdown,
     make_parser,
     print_progress,
@@ -82,10 +83,11 @@ def measure(name: str, method: str, part: int | None, **settings: Any) -> list[R
         "without words and leaves": sum(sizes.values()) - words - leaves if is_secseq else "",
     }
     rows = []
+    single = test.take(draw_rows(test.n_samples, N_SINGLE)).texts or ()
     for decoding in DECODINGS if "decoding" in settings else [{}]:
         tagger.model.set_params(**decoding)
         values = tagger.evaluate(test).values
-        latency = time_median_ms(lambda i: tagger.topk([test.texts[i]], 5), min(N_SINGLE, test.n_samples))  # type: ignore[index]
+        latency = time_median_ms(lambda i: tagger.topk([single[i]], 5), len(single))
         accuracy = {metric: values[metric] for metric in METRICS}
         rows.append({"decoding": decoding.get("decoding", ""), **accuracy, **same, "ms per text": latency})
     return rows

@@ -14,6 +14,7 @@ from common import (
     Row,
     Stopwatch,
     compute_difference,
+    draw_rows,
     load,
     make_parser,
     print_progress,
@@ -38,7 +39,7 @@ def read_texts(folder: str) -> tuple[list[str], list[str]]:
 def measure_latency(transform: Callable[[list[str]], Any], texts: list[str]) -> float:
     """The median time of one text, in milliseconds."""
     seconds = []
-    for text in texts[:N_SINGLE_TEXTS]:
+    for text in (texts[row] for row in draw_rows(len(texts), N_SINGLE_TEXTS)):
         with Stopwatch() as watch:
             transform([text])
         seconds.append(watch.wall)

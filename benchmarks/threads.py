@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from common import THREADS, Row, Stopwatch, make_parser, print_progress, read_corpus, report
 
 from longtail.errors import CollapseWarning
@@ -46,7 +47,8 @@ def measure(threads: int | None, method: str, **settings: Any) -> Row:
     import longtail
 
     data = read_corpus(CORPUS)
-    train, texts = data.take(range(N_TRAIN)), list(data.texts or [])[N_TRAIN : N_TRAIN + N_TEST]
+    rows = np.random.default_rng(0).permutation(data.n_samples)
+    train, texts = data.take(rows[:N_TRAIN]), list(data.take(rows[N_TRAIN : N_TRAIN + N_TEST]).texts or [])
     tagger = longtail.Tagger(method, threads=threads, **settings)
     with Stopwatch() as training:
         tagger.fit(train)

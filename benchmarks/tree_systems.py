@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import MB, THREADS, Row, Stopwatch, load, read_memory, time_median_ms
+from common import MB, THREADS, Row, Stopwatch, draw_rows, load, read_memory, time_median_ms
 
 K = 5
 BEAM = 10
@@ -83,7 +83,9 @@ def omikuji_trees(folder: str, to: str, options: dict[str, Any]) -> Row:
             parts = pool.map(lambda part: [one(i) for i in part], np.array_split(np.arange(len(pairs)), THREADS))
             return [found for part in parts for found in part]
 
-    return training_row | measure_predictions(folder, time_median_ms(one, min(N_SINGLE, len(pairs))), everything, to_ids)
+    rows = draw_rows(len(pairs), N_SINGLE)
+    latency = time_median_ms(lambda i: one(rows[i]), len(rows))
+    return training_row | measure_predictions(folder, latency, everything, to_ids)
 
 
 def pecos_xr_linear(folder: str, to: str) -> Row:
@@ -135,7 +137,7 @@ def measure_training(training: Stopwatch, to: str) -> Row:
 
 def split_rows(X: Any) -> list[Any]:
     """The samples that are predicted one at a time."""
-    return [X[[i]] for i in range(min(N_SINGLE, X.shape[0]))]
+    return [X[[i]] for i in draw_rows(X.shape[0], N_SINGLE)]
 
 
 def measure_predictions(folder: str, latency: float, predict: Callable[[], Any], ids: Callable[[Any], np.ndarray]) -> Row:

@@ -17,7 +17,7 @@ def main() -> None:
     print(tagger.evaluate(test))
 
     text = "Return the maximum of an array or maximum along an axis."
-    for label, score in tagger.predict([text], k=3)[0]:
+    for label, score, _ in tagger.predict([text], k=3)[0]:
         words = ", ".join(f"{word} {weight:+.2f}" for word, weight in tagger.explain(text, label).words[:3])
         print(f"{label:10} {score:6.2f}  because of {words}")
 

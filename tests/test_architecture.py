@@ -15,7 +15,21 @@ from longtail.registry import METHODS
 PACKAGE = Path(longtail.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
-    ["errors", "topk", "files", "html", "progress", "kernels", "csr", "state", "registry", "limits", "settings", "__init__"],
+    [
+        "errors",
+        "extras",
+        "topk",
+        "files",
+        "html",
+        "progress",
+        "kernels",
+        "csr",
+        "state",
+        "registry",
+        "limits",
+        "settings",
+        "__init__",
+    ],
     ["data"],
     ["features"],
     ["labelspace"],

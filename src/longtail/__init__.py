@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from longtail.blending import blend as blend
     from longtail.data.check import check as check
     from longtail.data.dataset import Dataset as Dataset
-    from longtail.data.dataset import Labels as Labels
+    from longtail.data.labels import Labels as Labels
     from longtail.data.read import read as read
     from longtail.data.split import split as split
+    from longtail.data.vocabulary import read_vocabulary as read_vocabulary
     from longtail.errors import LongtailError as LongtailError
     from longtail.estimators import TextClassifier as TextClassifier
     from longtail.estimators import VectorClassifier as VectorClassifier
@@ -35,7 +36,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "Dataset": "longtail.data.dataset",
     "Explanation": "longtail.tagger.explanation",
-    "Labels": "longtail.data.dataset",
+    "Labels": "longtail.data.labels",
     "LongtailError": "longtail.errors",
     "MethodSpec": "longtail.spec",
     "Tag": "longtail.tagger.tagger",
@@ -50,6 +51,7 @@ _MODULES = {
     "load": "longtail.tagger.tagger",
     "pretrain": "longtail.nn.pretraining",
     "read": "longtail.data.read",
+    "read_vocabulary": "longtail.data.vocabulary",
     "reproduce": "longtail.recipes.reproduce",
     "set_progress": "longtail.progress",
     "split": "longtail.data.split",

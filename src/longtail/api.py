@@ -8,15 +8,18 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, Unpack
 
 from longtail.comparison.candidates import Candidate, parse_candidates
 from longtail.comparison.results import Comparison, evaluate_runs
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
 from longtail.data.dataset import Dataset
-from longtail.data.read import ensure_dataset, read
+from longtail.data.layout import LayoutOptions
+from longtail.data.read import read
+from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
 from longtail.errors import SettingError
-from longtail.files import find_unwritable, open_atomic
+from longtail.files import STDIN, find_unwritable, is_endless, open_atomic
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.progress import Progress, resolve_progress
@@ -27,28 +30,28 @@ from longtail.selection.profile import profile_data
 from longtail.selection.tuning import DEFAULT_TUNING_MINUTES, TuningResult, search_settings
 from longtail.spec import MethodSpec
 
-Data = Dataset | str | Path
-
 
 def compare(
-    train: Data,
-    test: Data,
+    train: Any,
+    test: Any,
     methods: str | Iterable[str | MethodSpec],
     *,
     out: str | Path | None = None,
-    valid: Data | None = None,
+    valid: Any = None,
     settings: Iterable[str] = (),
     ks: Sequence[int] = DEFAULT_KS,
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | bool | None = None,
+    labels: Any = None,
+    **layout: Unpack[LayoutOptions],
 ) -> Comparison:
     """Train methods on the same data and evaluate them on the same test data.
 
     A method that fails does not stop the others: its result has a ``failure``.
 
-    :param train: Data to train on: a ``Dataset`` or a file.
+    :param train: Data to train on, in any form that ``longtail.read`` takes.
     :param test: Data to evaluate on.
     :param methods: Specs such as ``"plt:bonsai+beam=50"``, or folders of saved models; ``NAME=`` before one names it.
     :param out: Folder for models, results.json and a page, index.html. What is done there already is not repeated.
@@ -59,22 +62,25 @@ def compare(
     :param seed: Seed of everything random.
     :param threads: Threads. None: all cores.
     :param progress: Whether to show progress bars. None: in terminals and notebooks.
+    :param labels: The column with the labels. None: guessed.
+    :param layout: Further options of ``longtail.read``.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
         parts = {"train": train, "test": test, **({} if valid is None else {"valid": valid})}
+        check_sources(*parts.values(), vocabulary=layout.get("vocabulary"))
         candidates = check_candidates(parse_candidates(methods, settings), folder, seed, threads)
-        data = {name: _save_dataset(name, part, folder) for name, part in parts.items()}
+        data = {name: store_part(name, part, folder, read(part, labels, **layout)) for name, part in parts.items()}
         task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, max(MIN_DEPTH, *ks))
         result = run_comparison(task, candidates, folder, ks, propensity, resolve_progress(progress))
     return result
 
 
 def check_candidates(candidates: list[Candidate], folder: Path, seed: int, threads: int | None) -> list[Candidate]:
-    """Report wrong settings and a folder that cannot be written before hours of training."""
+    """Report wrong settings, missing packages and a folder that cannot be written before hours of training."""
     for one in candidates:
         if one.spec:
-            one.spec.build(seed, threads)
+            one.spec.build(seed, threads).pipeline.check_requirements()
     if (closed := find_unwritable(folder)) is not None:
         raise SettingError("the folder is not writable", where=str(closed), hint="Choose another folder")
     return candidates
@@ -103,54 +109,72 @@ def run_comparison(
 
 
 def choose(
-    data: Data, *, minutes: float = DEFAULT_MINUTES, memory: float | None = None, seed: int = 0, threads: int | None = None
+    data: Any,
+    labels: Any = None,
+    *,
+    minutes: float = DEFAULT_MINUTES,
+    memory: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    **layout: Unpack[LayoutOptions],
 ) -> Plan:
     """Propose a method for the data, and estimate what each method would cost.
 
     ``plan.proposed.spec.build(seed, threads)`` is the tagger to fit.
 
-    :param data: A ``Dataset`` or a file.
+    :param data: Data in any form that ``longtail.read`` takes.
+    :param labels: The column with the labels. None: guessed.
     :param minutes: Wall time that training may take.
     :param memory: GB of memory that training may take. None: what is free.
     :param seed: Seed of the sample of texts that is looked at.
     :param threads: Threads. None: all cores.
+    :param layout: Further options of ``longtail.read``.
     """
-    data = data if isinstance(data, Dataset) else read(data)
-    return make_plan(profile_data(data, seed), Budget(minutes, memory), threads=threads)
+    return make_plan(profile_data(read(data, labels, **layout), seed), Budget(minutes, memory), threads=threads)
 
 
 def tune(
-    data: Data,
+    data: Any,
     method: str | MethodSpec = DEFAULT_METHOD,
     *,
     minutes: float = DEFAULT_TUNING_MINUTES,
     seed: int = 0,
     threads: int | None = None,
+    labels: Any = None,
     progress: Progress | bool | None = None,
+    **layout: Unpack[LayoutOptions],
 ) -> TuningResult:
     """Search for settings of a method that suit the data: random search with successive halving on held-out training data.
 
     ``result.spec.build(seed, threads)`` is the tagger to fit. Settings that ``method`` names are not changed.
 
-    :param data: The training data: a ``Dataset`` or a file.
+    :param data: The training data, in any form that ``longtail.read`` takes.
     :param method: A method or spec.
     :param minutes: Wall time of the search. A longer search tries the same settings in the same order, and more.
     :param seed: Seed of the settings that are tried, and of the samples that are held out.
     :param threads: Threads. None: all cores.
+    :param labels: The labels of the samples, as for ``longtail.read``.
     :param progress: Whether to show each attempt. None: in terminals and notebooks.
+    :param layout: Further options of ``longtail.read``.
     """
     spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
     if not minutes > 0:
         raise SettingError(f"minutes is {minutes}", hint="It must be a positive number")
     display = resolve_progress(progress)
-    return search_settings(ensure_dataset(data), spec, minutes=minutes, seed=seed, threads=threads, progress=display)
+    return search_settings(read(data, labels, **layout), spec, minutes=minutes, seed=seed, threads=threads, progress=display)
 
 
-def _save_dataset(name: str, data: Data, folder: Path) -> Dataset:
-    """Read a file; write data in memory to one, because worker processes read files."""
-    if not isinstance(data, Dataset):
-        return read(data)
-    place = folder / "data" / name  # a folder for each, with the label file that belongs to it
+def store_part(name: str, given: Any, folder: Path, data: Dataset) -> Dataset:
+    """Write data to a file if it does not come from one, because worker processes read files.
+
+    :param name: The name of the part: train, test or valid.
+    :param given: What the user passed.
+    :param folder: The folder of the comparison.
+    :param data: The data that was read from it.
+    """
+    if isinstance(given, str | Path) and str(given) != STDIN and not is_endless(given):
+        return data
+    place = folder / "data" / name  # a folder for each, with the vocabulary that belongs to it
     shutil.rmtree(place, ignore_errors=True)
     (path,) = write_parts({name: data}, place)
     return read(path)

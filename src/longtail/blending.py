@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
-
+from longtail.data.labels import Labels
+from longtail.data.layout import LayoutOptions
+from longtail.data.read import read_any
 from longtail.errors import DataError, SettingError
 from longtail.metrics.sets import choose_threshold
 from longtail.models.blend.model import Blend
 from longtail.pipeline import Pipeline
 from longtail.spec import MethodSpec, join_specs
-from longtail.tagger.inputs import prepare_data, to_dataset
+from longtail.tagger.inputs import prepare_data
 from longtail.tagger.tagger import THRESHOLD_K, Tagger, load
 
 
-def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None, *, text: str = "text") -> Tagger:
+def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Tagger:
     """Combine fitted taggers into one; the weights of their predictions are fitted to data that none was fitted on.
 
     The taggers may have been fitted anywhere, with any settings, on different labels; the blend knows the labels of all.
@@ -25,7 +26,7 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
     :param taggers: Two or more taggers, or folders of saved ones.
     :param data: Data in one of the forms that ``Tagger.fit`` takes.
     :param labels: Labels as for ``Tagger.fit``.
-    :param text: For a data frame, the column with the texts.
+    :param layout: Options of ``longtail.read``; by default, the columns that the first tagger was trained on are used.
 
     >>> texts, labels = ["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]]
     >>> members = [Tagger("ovr", min_df=1).fit(texts, labels), Tagger("plt", min_df=1).fit(texts, labels)]
@@ -37,17 +38,18 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
         raise SettingError(f"the number of taggers to blend is {len(members)}", hint="Pass two or more")
     if any(isinstance(tagger.model, Blend) for tagger in members):
         raise SettingError("one of the taggers is a blend", hint="Pass its members instead")
-    known, reads_texts = members[0].labels, members[0].reads_texts
+    reads_texts = members[0].reads_texts
     if any(tagger.reads_texts != reads_texts for tagger in members):
         hint = "Blend taggers that read the same kind of input"
         raise DataError("some of the taggers read texts, others feature vectors", hint=hint)
-    for tagger in members[1:]:
-        known = known.extend(tagger.labels.names)
-    label_ids = [np.array([known.ids[name] for name in tagger.labels.names], np.int32) for tagger in members]
-    inputs, Y = prepare_data(to_dataset(data, labels, text=text), known, reads_texts)
+    known, label_ids = Labels(()), []
+    for tagger in members:
+        known, ids = known.merge(tagger.labels)
+        label_ids.append(ids)
+    inputs, Y = prepare_data(read_any(data, labels, layout, trained=members[0].layout), known, reads_texts)
     Y = Y[:, : len(known)]
     spec = MethodSpec("blend", settings={"members": join_specs(tagger.spec for tagger in members), "label_names": False})
     pipeline = Pipeline(spec)
     pipeline.model = Blend.from_members([tagger.pipeline for tagger in members], label_ids, (inputs, Y))
     threshold = choose_threshold(pipeline.model.topk(inputs, THRESHOLD_K), Y)
-    return Tagger.from_pipeline(pipeline, known, reads_texts, threshold)
+    return Tagger.from_pipeline(pipeline, known, reads_texts, threshold, members[0].layout)

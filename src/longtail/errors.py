@@ -66,6 +66,10 @@ class CollapseWarning(UserWarning):
     """A fitted model predicts the same label for almost every sample."""
 
 
+class OverwriteWarning(UserWarning):
+    """A saved model was replaced by another one."""
+
+
 def suggest(name: str, choices: Iterable[str]) -> str:
     """Build the hint for an unknown name: the most similar choice, and all choices.
 

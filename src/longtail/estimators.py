@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.data.dataset import Dataset, Labels
+from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
 from longtail.errors import DataError, LongtailError, MissingExtra, suggest
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec, known_settings

@@ -12,6 +12,7 @@ from longtail.errors import SettingError
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser
+from longtail.features.pretrained import check_encoder
 from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.kernels import Floats
 from longtail.linear.feature_trial import choose_features
@@ -75,6 +76,11 @@ class FeatureExtractor(FeatureSettings):
     features: TextFeatures | Hybrid | Normaliser
     autoencoder: Autoencoder | None = None
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
+
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that ``fit_transform`` needs are not installed."""
+        if self.dense is not None:
+            check_encoder(self.dense)
 
     def fit_transform(
         self, inputs: Any, Y: sp.csr_array = None, model: Model | None = None, progress: Progress = SILENT

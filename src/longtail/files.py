@@ -7,9 +7,10 @@ import io
 import lzma
 import os
 import shutil
+import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
@@ -29,7 +30,7 @@ def open_read(path: str | Path) -> Iterator[IO[bytes]]:
     """
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == STDIN else Path(path).open("rb") as stream:
-            head, raw = peek(stream, len(_XZ_MAGIC))
+            head, raw = peek(stream, len(_XZ_MAGIC), at_once=True)
             if head.startswith(_GZIP_MAGIC):
                 with gzip.open(raw) as from_gzip:
                     yield cast(IO[bytes], from_gzip)
@@ -53,15 +54,38 @@ def open_read(path: str | Path) -> Iterator[IO[bytes]]:
         raise DataError(f"the compressed file is truncated or damaged ({error})", where=str(path), hint=hint) from error
 
 
-def peek(stream: IO[bytes], n_bytes: int) -> tuple[bytes, IO[bytes]]:
+def peek(stream: IO[bytes], n_bytes: int, *, at_once: bool = False) -> tuple[bytes, IO[bytes]]:
     """Read the first bytes of a stream. Returns them and a stream that starts with them again.
+
+    :param stream: The stream.
+    :param n_bytes: How many bytes to read.
+    :param at_once: Whether the first line is enough, so that nobody waits for a stream that goes on.
 
     >>> head, stream = peek(io.BytesIO(b"PAR1 and more"), 4)
     >>> head, stream.read()
     (b'PAR1', b'PAR1 and more')
     """
-    head = stream.read(n_bytes)
+    head = b""
+    while len(head) < n_bytes and (part := _read_some(stream, n_bytes - len(head))):
+        head += part
+        if at_once and b"\n" in head.lstrip():
+            break
     return head, cast(IO[bytes], io.BufferedReader(_PrefixedStream(head, stream), buffer_size=_BUFFER_BYTES))
+
+
+def is_endless(path: str | Path) -> bool:
+    """Whether a file may go on for as long as something is written to it: a pipe, a terminal, a socket."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode if str(path) == STDIN else Path(path).stat().st_mode
+    except (OSError, ValueError):  # there is no such file; or standard input is not one
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _read_some(stream: IO[bytes], n_bytes: int) -> bytes:
+    """Read what has arrived, at least one byte, unless the stream has ended."""
+    read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    return read(n_bytes)
 
 
 class _PrefixedStream(io.RawIOBase):
@@ -74,14 +98,14 @@ class _PrefixedStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        part = self.head[: len(buffer)] or self.rest.read(len(buffer))
+        part = self.head[: len(buffer)] or _read_some(self.rest, len(buffer))
         self.head = self.head[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
 
 
-def read_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a UTF-8 text with their numbers, from 1. Line ends and a byte order mark are removed."""
+def read_lines(stream: IO[bytes], path: str | Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a UTF-8 text with their numbers, from 1, without line ends (unless kept) and byte order mark."""
     for number, raw in enumerate(stream, 1):
         try:
             line = raw.decode("utf-8")
@@ -92,7 +116,7 @@ def read_lines(stream: IO[bytes], path: str | Path) -> Iterator[tuple[int, str]]
             raise DataError(found, where=f"{path}:{number}:{column}", hint=hint) from error
         if number == 1:
             line = line.removeprefix("\ufeff")
-        yield number, line.rstrip("\r\n")
+        yield number, line if keep_ends else line.rstrip("\r\n")
 
 
 def read_nonblank_lines(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[int, str]]:

@@ -12,12 +12,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import check_features, check_labels
-from longtail.data.dataset import Labels
 from longtail.data.holdout import take_samples
+from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
+from longtail.extras import require
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
+from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
@@ -47,6 +49,7 @@ class Model(Settings, ABC):
 
     input: ClassVar[Literal["features", "texts", "anything"]] = "features"
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # settings of the model and of its features, by preset name
+    packages: ClassVar[tuple[str, ...]] = ()  # optional packages that ``fit`` needs: keys of ``longtail.extras.EXTRAS``
     n_samples: int  # training samples
     n_features: int  # columns of X; 0 if the method does not read feature vectors
     label_counts: Ints  # [n_labels] training samples per label
@@ -113,7 +116,9 @@ class Model(Settings, ABC):
         :param progress: Where progress is shown.
         """
         self.check()
+        self.check_requirements()
         self.check_valid(valid)
+        self.check_vocabulary(self.labels)
         X, Y = self._check_input(X), check_labels(Y)
         if Y.shape[0] != count_samples(X):
             found = f"{count_samples(X)} samples but {Y.shape[0]} rows of labels"
@@ -223,6 +228,13 @@ class Model(Settings, ABC):
         if name not in cls.presets:
             raise SettingError(f'{cls.__name__} has no preset "{name}"', hint=suggest(name, cls.presets))
         return dict(cls.presets[name])
+
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that ``fit`` needs are not installed. Imports nothing."""
+        require(f"Training {find_method_name(type(self))}", *self.packages)
+
+    def check_vocabulary(self, labels: Labels | None) -> None:
+        """Raise an error if ``fit`` needs something about the labels that is not known, such as their parents."""
 
     def check_valid(self, valid: object) -> None:
         """Raise an error if validation data is needed and there is none."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.dataset import Labels
+from longtail.data.labels import Labels
 from longtail.errors import DataError, SettingError
 from longtail.extractor import MACHINE_SETTINGS, TEXT_SETTINGS, Encoded, FeatureExtractor, FeatureSettings, saved_settings
 from longtail.kernels import Floats
@@ -71,10 +71,18 @@ class Pipeline:
         :param source: Where the inputs come from, for error messages.
         :param progress: Where progress is shown.
         """
+        self.check_requirements()
         self.model.check_valid(valid)
+        self.model.check_vocabulary(labels)
         X = self.fit_features(inputs, Y, source=source, progress=progress)
         encoded = None if valid is None else (self.encode(valid[0]).X, valid[1])
         return self.fit_model(X, Y, encoded, labels=labels, progress=progress)
+
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that ``fit`` needs are not installed. Imports nothing."""
+        self.model.check_requirements()
+        if self.extractor is not None:
+            self.extractor.check_requirements()
 
     def fit_features(self, inputs: Any, Y: sp.csr_array, *, source: str = "", progress: Progress = SILENT) -> Any:
         """Fit the features and return what the model reads. The labels serve choices that the training data decides."""

@@ -37,6 +37,16 @@ def model_class(method: str) -> type[Model]:
     return cls
 
 
+def find_method_name(cls: type) -> str:
+    """Return the name of the method that a class implements; the name of the class if it is not registered.
+
+    >>> find_method_name(model_class("ovr"))
+    'ovr'
+    """
+    place = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, known in METHODS.items() if known == place), cls.__name__)
+
+
 def load_class(place: str) -> Any:
     """Import a class from ``module:Class``, on use: modules that come before it in the layers may refer to it."""
     module, name = place.split(":")

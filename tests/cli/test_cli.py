@@ -120,7 +120,7 @@ def test_feature_vectors_all_the_way(folder: Path, capsys: pytest.CaptureFixture
     assert main(["predict", "model", "vectors.txt", "--json", "--k", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()[-80:]
     assert all(len(json.loads(line)["labels"]) == 3 for line in lines)
-    assert main(["train", "vectors.txt", "--out", "model", "--set", "ngrams=1"]) == 2
+    assert main(["train", "vectors.txt", "--out", "other", "--set", "ngrams=1"]) == 2
     for command in ("evaluate", "predict"):
         assert main([command, "model", "test.jsonl"]) == 1
         assert "reads feature vectors" in capsys.readouterr().err

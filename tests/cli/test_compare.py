@@ -24,8 +24,8 @@ def done(train: Dataset, test: Dataset, tmp_path_factory: pytest.TempPathFactory
     write(train, folder / "train")
     write(test, folder / "test")
     words = ["compare", str(folder / "train.jsonl"), str(folder / "test.jsonl"), "--out", str(folder / "report")]
-    words += ["--threads", "1", "--set", "plt.beam=3", "--set", "aplc.encoder=/no/such/encoder"]
-    assert main([*words, "--methods", f"{METHODS},aplc"]) == 1
+    words += ["--threads", "1", "--set", "plt.beam=3", "--set", "broken.tree=parents"]
+    assert main([*words, "--methods", f"{METHODS},broken=plt"]) == 1
     return folder
 
 
@@ -58,10 +58,15 @@ def again(*more: str, methods: str = METHODS, train: str = "train.jsonl", test: 
 def test_the_report_holds_all_results_and_the_failure(done: Path, test: Dataset) -> None:
     results = json.loads((done / "report" / "results.json").read_text())
     by_name = {entry["name"]: entry for entry in results["results"]}
-    assert set(by_name) == {"popularity", "ovr", "plt", "aplc"} and list(by_name)[-1] == "aplc"
-    assert "/no/such/encoder" in by_name["aplc"]["failure"]
+    assert set(by_name) == {"popularity", "ovr", "plt", "broken"} and list(by_name)[-1] == "broken"
+    assert "needs the parents of the labels" in by_name["broken"]["failure"]
     page = (done / "report" / "index.html").read_text()
-    assert "/no/such/encoder" in page and "<script" not in page and page.count("<svg") == 3 and 'class="bars"' in page
+    assert (
+        "needs the parents of the labels" in page
+        and "<script" not in page
+        and page.count("<svg") == 3
+        and 'class="bars"' in page
+    )
     for name in ("popularity", "ovr", "plt"):
         entry = by_name[name]
         expected = load(done / "report" / "models" / name).evaluate(test)

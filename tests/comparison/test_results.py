@@ -22,7 +22,7 @@ MEASURED = {"p50": 1.0, "p99": 2.0, "per_second": 3.0, "memory": 4.0, "size": 5.
 
 
 def run(name: str, labels: tuple[str, ...], ids: list[list[int]]) -> CandidateRun:
-    return CandidateRun(Candidate(name, MethodSpec("ovr")), "", {}, MEASURED, labels, np.array(ids, np.int32))
+    return CandidateRun(Candidate(name, MethodSpec("ovr")), "", {}, MEASURED, Labels(labels), np.array(ids, np.int32))
 
 
 def task(n_samples: int = 4) -> ComparisonTask:
@@ -97,7 +97,7 @@ def test_data_must_come_from_files(source: str) -> None:
 
 def test_a_file_that_holds_something_else_is_refused(train: Dataset, tmp_path: Path) -> None:
     write(train, tmp_path / "train")
-    job = {"train": str(tmp_path / "train.jsonl"), "hashes": {"train": hash_data(train)}}
+    job = {"train": str(tmp_path / "train.jsonl"), "layouts": {"train": {}}, "hashes": {"train": hash_data(train)}}
     assert read_part(job, "train").n_samples == train.n_samples
     write(train.take(range(9)), tmp_path / "part")
     with pytest.raises(DataError, match="does not hold the data of this comparison"):

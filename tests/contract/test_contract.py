@@ -220,7 +220,7 @@ def test_saved_and_loaded_predictions_are_identical(method: str, train: Dataset,
         if model_class(method).input == "texts" and data.texts is None:
             continue
         tagger = Tagger(method, threads=1).fit(data)
-        tagger.save(tmp_path / "model")
+        tagger.save(tmp_path / "model", overwrite=True)
         again = longtail.load(tmp_path / "model").configure(threads=1)
         before, after = tagger.topk(data.inputs, 3), again.topk(data.inputs, 3)
         assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,11 @@ def tagger(request: pytest.FixtureRequest, decided: Dataset) -> Tagger:
     return Tagger(request.param, seed=1).fit(decided)
 
 
+def get_scores(tagger: Tagger, sample: Any) -> dict[str, float]:
+    """The scores of the best labels, by name."""
+    return {tag.label: tag.score for tag in tagger.predict(sample, k=4)[0]}
+
+
 def test_the_deciding_word_is_first_and_parts_are_in_the_text(tagger: Tagger) -> None:
     for label, word in DECIDES.items():
         text = f"The old {word.title()}, then Ünknown — the one; where?"
@@ -47,7 +53,7 @@ def test_the_deciding_word_is_first_and_parts_are_in_the_text(tagger: Tagger) ->
             assert why.parts == () and "no part" in why.weights_meaning
             continue
         assert why.words[0][0] == word and why.words[0][1] > 0
-        assert why.score == dict(tagger.predict([text], k=4)[0])[label]
+        assert why.score == get_scores(tagger, [text])[label]
         assert all(0 <= part.start < part.end <= len(text) for part in why.parts)
         assert all(text[part.start : part.end] == part.text for part in why.parts)
         assert all(np.isfinite(part.weight) and part.weight for part in why.parts)
@@ -59,7 +65,7 @@ def test_the_deciding_word_is_first_and_parts_are_in_the_text(tagger: Tagger) ->
 def test_the_best_labels_are_explained(tagger: Tagger) -> None:
     text = "the old ship then"
     first, second = tagger.explain_topk(text, k=2)
-    assert [(why.label, why.score) for why in (first, second)] == tagger.predict([text], k=2)[0]
+    assert [(why.label, why.score, why.uri) for why in (first, second)] == tagger.predict([text], k=2)[0]
     assert tagger.explain(text) == first and tagger.explain(text, second.label).parts == second.parts
 
 
@@ -110,7 +116,7 @@ def test_weights_add_up_to_the_difference_from_an_empty_sample(
     }[tagger.model.weights_meaning]
     for row in (2, 3, 4):
         x = vectors.X[[row]]
-        with_it, without = dict(tagger.predict(x, 4)[0]), dict(tagger.predict(nothing, 4)[0])
+        with_it, without = get_scores(tagger, x), get_scores(tagger, nothing)
         for label in "0123":
             why = tagger.explain(x, label)
             assert {part.start for part in why.parts} <= set(x.indices.tolist())

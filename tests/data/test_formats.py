@@ -85,8 +85,8 @@ def test_parquet(tmp_path: Path, as_list: bool) -> None:
     pq.write_table(pa.table({"text": ["a", None], "labels": ["x", "y"]}), path)
     with pytest.raises(DataError, match="row 2"):
         longtail.read(path)
-    pq.write_table(pa.table({"body": ["a"], "labels": ["x"]}), path)
-    with pytest.raises(DataError, match="no column named text; the columns are: body, labels"):
+    pq.write_table(pa.table({"words": ["a"], "labels": ["x"]}), path)
+    with pytest.raises(DataError, match="not clear which column has the text: the columns are words, labels"):
         longtail.read(path)
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(DataError, match="not a Parquet file"):
@@ -106,10 +106,11 @@ def test_annif_short_text_corpora(tmp_path: Path) -> None:
     path.write_text('A "quoted text\t<http://yso/p1> <http://yso/p2>\nAnother\t<http://yso/p2>\n')
     data = longtail.read(path)
     assert as_dict(data) == {'A "quoted text': {"http://yso/p1", "http://yso/p2"}, "Another": {"http://yso/p2"}}
-    assert data.notes == ("labels were read as URIs in angle brackets",)
+    assert data.notes == ("read as TSV without a header: text from 1, labels from 2, as URIs in angle brackets",)
     path = tmp_path / "annif.csv"
     path.write_text("document_id,text,subject_uris\n1,one,<http://yso/p1> <http://yso/p2>\n2,two,<http://yso/p1>\n")
-    assert as_dict(longtail.read(path))["one"] == {"http://yso/p1", "http://yso/p2"}
+    data = longtail.read(path)
+    assert as_dict(data)["one"] == {"http://yso/p1", "http://yso/p2"} and data.ids == ("1", "2")
 
 
 @pytest.mark.parametrize(
@@ -117,21 +118,25 @@ def test_annif_short_text_corpora(tmp_path: Path) -> None:
     [
         ("d.jsonl", '{"text": "a", "labels": ["x"]}\n[1]\n', ":2:1", "the line is a list, not an object"),
         ("d.jsonl", '{"text": "a", "labels": ["x"]}\n{"text": \n', ":2:10", "not JSON"),
-        ("d.jsonl", '{"text": "a", "label": ["x"]}\n', ":1:15", 'unknown key "label". Did you mean "labels"?'),
-        ("d.jsonl", '{"text": "a"}\n', ":1:1", 'the key "labels" is missing'),
-        ("d.jsonl", '{"labels": ["a"]}\n', ":1:1", 'the key "text" is missing'),
+        ("d.jsonl", '{"text": "a"}\n', "", "there is no column for the labels: the columns are text"),
+        ("d.jsonl", '{"labels": ["a"]}\n', "", "there is no column for the text: the columns are labels"),
+        ("d.jsonl", '{"text": "a", "labels": []}\n{"labels": []}\n', ":2:1", 'the key "text" is missing'),
         ("d.jsonl", '{"text": 3, "labels": []}\n', ":1:2", '"text" is a number, not a string'),
-        ("d.jsonl", '{"text": "a", "labels": "x"}\n', ":1:15", '"labels" is a string, not a list'),
+        ("d.jsonl", '{"text": "a", "labels": true}\n', ":1:15", "a label is true or false"),
         ("d.jsonl", '{"text": "a", "labels": [null]}\n', ":1:15", "a label is null"),
         ("d.jsonl", '{"text": "a", "labels": [" "]}\n', ":1:15", "a label is empty"),
         ("d.jsonl", '{"text": "a\\ud800", "labels": []}\n', ":1:2", "lone surrogate U+D800"),
         ("d.jsonl", "\n\n", "", "there are no texts"),
         ("d.csv", "text,labels\na,b,c\n", ":2:1", "3 cells, but the first row has 2"),
-        ("d.csv", "text,genre\na,b\n", ":1:1", "no column of labels; the columns are: text, genre"),
-        ("d.csv", "a,b,c\n", ":1:1", "no column named text; the first row is: a, b, c"),
-        ("d.csv", "title,labels\na,b\n", ":1:1", "no column named text; the first row is: title, labels"),
+        ("d.csv", "text,kind,style\na,b,c\n", ":1:1", "not clear which column has the labels"),
+        (
+            "d.csv",
+            "a,b,c\n",
+            ":1:1",
+            "not clear whether the first row names the columns: a, b, c. Set --header or --no-header",
+        ),
+        ("d.csv", "words,labels\na,b\n", ":1:1", "not clear which column has the text: the columns are words, labels"),
         ("d.csv", 'text,labels\n"a,b\nc,d\ne,f\n', ":2:1", "not a table"),
-        ("d.jsonl", '{"labels":["txt"],"txt":"hello"}\n', ":1:19", 'unknown key "txt"'),
         ("d.jsonl", '{"text": "a", "labels": ["\\udfff"]}\n', ":1:15", "lone surrogate U+DFFF"),
         ("d.jsonl", '{"text": "a", "labels": [' + "1" * 5000 + "]}\n", ":1:1", "not readable as JSON"),
         ("d.txt", "__label__a x\n__label__ y\n", ":2:1", "a label is empty"),
@@ -189,10 +194,14 @@ def test_blank_rows_are_skipped_and_noted(tmp_path: Path) -> None:
 
 def test_skipped_lines_and_labels_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
-    path.write_text('\n{"text": "a", "labels": ["x", "x", 7]}\n\n')
+    path.write_text('\n{"text": "a", "labels": ["x", "x", 7]}\n\n{"text": "b", "labels": null}\n{"text": "c"}\n')
     data = longtail.read(path)
     assert data.labels.names == ("x", "7")
-    assert "1 repeated labels" in data.notes[0] and "2 blank lines were skipped" in data.notes[1]
+    assert data.notes == (
+        "2 blank lines were skipped (the first is line 1)",
+        "the labels of 2 samples are missing or null; they have no labels",
+        "1 repeated labels of a text were dropped",
+    )
 
 
 def test_unknown_builtin_corpora_get_a_suggestion() -> None:
@@ -210,7 +219,7 @@ def test_a_label_file_defines_order_texts_and_parents(tmp_path: Path) -> None:
     assert as_dict(data)["red apple, ripe"] == {"fruit", "red"}
     assert data.notes == (
         "label names from labels.tsv",
-        "1 labels are not in the label file; they were added after its labels",
+        "1 labels are not in the vocabulary; they were added after its labels",
     )
 
 
@@ -218,7 +227,7 @@ def test_a_label_file_defines_order_texts_and_parents(tmp_path: Path) -> None:
     ("text", "found"),
     [
         ("", "empty"),
-        ("name\tparents\ttext\n", "the header of the label file"),
+        ("name\tparents\ttext\n", "the vocabulary has no labels"),
         ("a\n\nb\n", "a label has no name"),
         ("a\na\n", '"a" occurs twice'),
         ("name\ttext\tparents\na\t\t\nb\t\ta|zz\n", 'names:3: the parent "zz" is not a label'),
@@ -228,4 +237,4 @@ def test_errors_in_a_label_file(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "names").write_text(text)
     (tmp_path / "data.jsonl").write_text(jsonl())
     with pytest.raises(DataError, match=found):
-        longtail.read(tmp_path / "data.jsonl", labels=tmp_path / "names")
+        longtail.read(tmp_path / "data.jsonl", vocabulary=tmp_path / "names")

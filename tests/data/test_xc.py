@@ -120,7 +120,7 @@ def test_missing_files_folders_and_names(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(GOOD)
     with pytest.raises(DataError, match=r'no such file.*Did you mean "train.txt"'):
         longtail.read(tmp_path / "trian.txt")
-    with pytest.raises(DataError, match="this is a folder"):
+    with pytest.raises(DataError, match="this folder is not an Annif corpus"):
         longtail.read(tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         longtail.read(tmp_path / "nowhere" / "train.txt")
@@ -131,7 +131,7 @@ def test_label_names_are_read_from_a_file_in_the_same_folder(tmp_path: Path) -> 
     data = read_text(tmp_path, GOOD)
     assert data.labels.names == ("a", "b", "c", "d") and data.notes == ("label names from labels.txt",)
     (tmp_path / "labels.txt").write_text("a\nb\n")
-    with pytest.raises(DataError, match="says 4 labels, but the label file has 2"):
+    with pytest.raises(DataError, match="says 4 labels, but the vocabulary has 2"):
         read_text(tmp_path, GOOD)
 
 

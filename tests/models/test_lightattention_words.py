@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError, SettingError
-from longtail.models.lightattention.word_vectors import load_word_vectors, read_word_vectors
+from longtail.models.lightattention.word_vectors import check_word_vectors, load_word_vectors, read_word_vectors
 from longtail.models.lightattention.words import SMALL_CORPUS_TEXTS, UNKNOWN_WORD, Vocabulary
 
 TEXTS = ["A red apple.", "red ROSES, red wine"]
@@ -116,7 +116,7 @@ def test_errors_in_vector_files_name_the_line(tmp_path: Path, text: str, where: 
 
 def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(SettingError, match=r"there is no such file.*text format of GloVe or word2vec, or one of: wordllama"):
-        read_word_vectors("nowhere.txt", ["red"])
+        check_word_vectors("nowhere.txt")
 
 
 def test_vectors_of_a_package_are_means_of_token_vectors() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import longtail
 from longtail import Dataset, Labels, Tagger
-from longtail.errors import BundleError
+from longtail.errors import BundleError, OverwriteWarning
 from longtail.tagger.bundle import FORMAT, MANIFEST, Bundle, encode_files, sign_manifest
 from longtail.topk import TopK
 
@@ -40,7 +40,7 @@ def save_and_exit_at(tagger: Tagger, folder: Path, step: int) -> bool:
                 os._exit(9)
 
         sys.addaudithook(hook)
-        tagger.save(folder)
+        tagger.save(folder, overwrite=True)
         os._exit(0)
     return os.waitpid(child, 0)[1] == 0
 
@@ -59,7 +59,7 @@ def test_a_crash_at_any_moment_leaves_the_old_or_the_new_bundle(train: Dataset, 
         shutil.copytree(saved, tmp_path / "copy")
         alive = save_and_exit_at(tagger, tmp_path / "copy", step)
         seen[identify(longtail.load(tmp_path / "copy").topk(train.inputs))] += 1
-        tagger.save(tmp_path / "copy")  # the next save removes what the interrupted one left
+        tagger.save(tmp_path / "copy", overwrite=True)  # the next save removes what the interrupted one left
         manifest = json.loads((tmp_path / "copy" / MANIFEST).read_text())
         named = {MANIFEST, *(entry["file"] for entry in manifest["files"].values())}
         assert {p.name for p in (tmp_path / "copy").iterdir()} == named
@@ -92,7 +92,7 @@ def test_an_interrupted_save_cleans_up(train: Dataset, saved: Path, tmp_path: Pa
 
     monkeypatch.setattr("longtail.tagger.bundle.encode_files", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Tagger("ovr", C=0.1).fit(train).save(saved)
+        Tagger("ovr", C=0.1).fit(train).save(saved, overwrite=True)
     with pytest.raises(KeyboardInterrupt):
         Tagger("ovr").fit(train).save(tmp_path / "other")
     assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
@@ -176,7 +176,7 @@ def test_foreign_files_are_never_changed(train: Dataset, saved: Path, tmp_path: 
     with pytest.raises(BundleError, match="this is a file"):
         tagger.save(tmp_path / "file")
     (saved / "notes.md").write_text("notes")
-    tagger.save(saved)
+    tagger.save(saved, overwrite=True)
     assert (saved / "notes.md").read_text() == "notes"
 
 
@@ -197,3 +197,44 @@ def test_label_texts_and_parents_are_kept(tmp_path: Path) -> None:
 def test_no_file_of_a_bundle_is_executable(saved: Path) -> None:
     assert {p.suffix for p in saved.iterdir()} == {".json", ".jsonl", ".safetensors"}
     assert not any(p.stat().st_mode & 0o111 for p in saved.iterdir())
+
+
+def test_a_model_is_replaced_only_after_saying_so(train: Dataset, saved: Path) -> None:
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    tagger = Tagger("popularity").fit(train)
+    with pytest.raises(BundleError, match=r"there is a model here already.*overwrite=True"):
+        tagger.save(saved, overwrite=False)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    with pytest.warns(OverwriteWarning, match="the model that was saved there is replaced"):
+        tagger.save(saved)
+    assert longtail.load(saved).method == "popularity"
+    tagger.save(saved.parent / "new", overwrite=False)
+
+
+@pytest.mark.parametrize("overwrite", [True, None, False])
+def test_a_manifest_of_another_program_is_no_model(train: Dataset, tmp_path: Path, overwrite: bool | None) -> None:
+    (tmp_path / MANIFEST).write_text('{"name": "a browser extension"}')
+    (tmp_path / "page.js").write_text("code")
+    with pytest.raises(BundleError, match=r"not a bundle and has other files \(page.js"):
+        Tagger("popularity").fit(train).save(tmp_path, overwrite=overwrite)
+    (tmp_path / "page.js").unlink()
+    with pytest.raises(BundleError, match=r"not a bundle and has other files \(manifest.json"):
+        Tagger("popularity").fit(train).save(tmp_path, overwrite=overwrite)
+
+
+def test_a_damaged_model_can_be_replaced(train: Dataset, saved: Path) -> None:
+    (saved / MANIFEST).write_text("{")
+    Tagger("popularity").fit(train).save(saved, overwrite=True)
+    assert longtail.load(saved).method == "popularity"
+
+
+def test_everything_about_labels_is_kept_and_predictions_have_uris(tmp_path: Path) -> None:
+    known = Labels(("a", "b"), uris=("http://x/1", ""), alt_names=((), ("bee", "bee | c")), notations=("1.5", ""))
+    data = Dataset.from_texts(["one two", "two three"], [["http://x/1"], ["bee"]], known=known)
+    Tagger("ovr", min_df=1).fit(data).save(tmp_path / "m")
+    tagger = longtail.load(tmp_path / "m")
+    assert tagger.labels == known
+    assert [(tag.label, tag.uri) for tag in tagger.predict(["one"])[0]] == [("a", "http://x/1"), ("b", None)]
+    assert tagger.explain("one two", "http://x/1").uri == "http://x/1"
+    by_uri = Dataset.from_texts(["one", "three"], [["http://x/1"], ["b"]])
+    assert tagger.evaluate(by_uri).values["P@1"] == 100

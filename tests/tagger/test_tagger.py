@@ -208,7 +208,7 @@ def test_an_autoencoder_reduces_the_features(train: Dataset, test: Dataset, vect
     for data, other, code in ((train, test, 8), (vectors, vectors, 5)):
         tagger = Tagger("ovr", code=code).fit(data, valid=other)
         assert tagger.model.n_features == code and tagger.evaluate(other).values["P@1"] > 80
-        tagger.save(tmp_path / "model")
+        tagger.save(tmp_path / "model", overwrite=True)
         again = longtail.load(tmp_path / "model")
         assert np.array_equal(again.topk(other.inputs, 3).scores, tagger.topk(other.inputs, 3).scores)
         assert np.array_equal(again.novelty(other.inputs), tagger.novelty(other.inputs))

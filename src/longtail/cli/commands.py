@@ -13,13 +13,15 @@ from longtail.blending import blend as blend_taggers
 from longtail.cli.compare import compare as compare
 from longtail.cli.compare import reproduce as reproduce
 from longtail.cli.demo import demo as demo
+from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.cli.predict import predict as predict
 from longtail.cli.train import choose as choose
 from longtail.cli.train import train as train
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
-from longtail.data.read import read
+from longtail.data.read import read_layout
+from longtail.data.sources import check_sources
 from longtail.data.split import split as split_data
 from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
@@ -37,11 +39,13 @@ from longtail.tagger.tagger import Tagger, load
 def blend(arguments: Namespace) -> None:
     """Combine saved taggers into one."""
     display, out = Display(), Path(arguments.out)
-    check_target(out)
     if any(out.resolve() == Path(model).resolve() for model in arguments.models):
         raise SettingError(f"{out} is one of the models to blend", hint="Choose another folder for the blend")
-    tagger = blend_taggers([load(model) for model in arguments.models], read_and_report(arguments.data, display))
-    tagger.save(out)
+    check_target(out, overwrite=arguments.overwrite)
+    check_sources(arguments.data, vocabulary=arguments.vocabulary)
+    taggers = [load(model) for model in arguments.models]
+    tagger = blend_taggers(taggers, read_and_report(arguments.data, arguments, display, trained=taggers[0].layout))
+    tagger.save(out, overwrite=arguments.overwrite or None)
     display.say(f"blended {len(arguments.models)} models; saved in {out}")
 
 
@@ -57,7 +61,7 @@ def pretrain(arguments: Namespace) -> None:
     known = {each.name: each.type for each in describe(PretrainSettings) if each.name not in RUNTIME}
     settings = parse_settings(arguments.set, known, "pretrain")
     display = Display()
-    data = read_and_report(arguments.data, display)
+    data = read_and_report(arguments.data, arguments, display, labelled=False)
     if data.texts is None:
         raise DataError("pretraining needs texts, this file holds feature vectors", where=arguments.data, hint="Give texts")
     start = time.monotonic()
@@ -67,7 +71,8 @@ def pretrain(arguments: Namespace) -> None:
     display.say(f"pretrained on {done.n_texts:,} texts, {done.n_tokens:,} tokens, in {took}; saved in {arguments.out}")
     losses = f"{done.loss_before:.3f} before, {done.loss:.3f} after; {done.unigram_loss:.3f} from word counts alone"
     show(f"loss on held-out texts  {losses}")
-    words = ["longtail", "train", arguments.data, "--method", "aplc", "--set", f"encoder={arguments.out}"]
+    words = ["longtail", "train", arguments.data, *get_layout(arguments).to_words()]
+    words += ["--method", "aplc", "--set", f"encoder={arguments.out}"]
     words += ["--set", f"max_length={settings['max_length']}"] if "max_length" in settings else []  # both have one default
     show(f"next  {shlex.join([*words, '--out', 'MODEL'])}")
 
@@ -75,7 +80,7 @@ def pretrain(arguments: Namespace) -> None:
 def evaluate(arguments: Namespace) -> None:
     """Evaluate a saved tagger."""
     tagger = load(arguments.model).configure(threads=arguments.threads)
-    data = read_and_report(arguments.data, Display())
+    data = read_and_report(arguments.data, arguments, Display(), trained=tagger.layout)
     result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity)
     text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
     if arguments.json == STDIN:
@@ -92,12 +97,15 @@ def evaluate(arguments: Namespace) -> None:
 
 def check(arguments: Namespace) -> None:
     """Check data."""
-    show(render_check(check_data(read(arguments.data), read(arguments.test) if arguments.test else None)))
+    layout = get_layout(arguments)
+    check_sources(arguments.data, arguments.test, vocabulary=arguments.vocabulary)
+    test = read_layout(arguments.test, layout) if arguments.test else None
+    show(render_check(check_data(read_layout(arguments.data, layout), test)))
 
 
 def split(arguments: Namespace) -> None:
     """Split data and write both parts."""
-    data = read_and_report(arguments.data, Display())
+    data = read_and_report(arguments.data, arguments, Display())
     parts = split_data(data, arguments.test, arguments.seed)
     for path, part in zip(write_parts(parts._asdict(), Path(arguments.out)), parts, strict=True):
         show(f"{path}\t{part.n_samples}")

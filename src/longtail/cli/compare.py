@@ -5,11 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from longtail.api import check_candidates, run_comparison
+from longtail.api import check_candidates, run_comparison, store_part
 from longtail.cli.output import read_and_report, show
 from longtail.comparison.candidates import parse_candidates
 from longtail.comparison.results import Comparison
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask
+from longtail.data.sources import check_sources
 from longtail.errors import LongtailError
 from longtail.progress import Display
 from longtail.recipes.recipe import find_recipe, read_recipe
@@ -25,7 +26,10 @@ def compare(arguments: Namespace) -> Comparison:
     seed, threads = arguments.seed, arguments.threads
     candidates = check_candidates(parse_candidates(arguments.methods, arguments.set), out, seed, threads)
     parts = {name: getattr(arguments, name) for name in ("train", "test", "valid")}
-    data = {name: read_and_report(path, display) for name, path in parts.items() if path}
+    check_sources(*parts.values(), vocabulary=arguments.vocabulary)
+    data = {
+        name: store_part(name, path, out, read_and_report(path, arguments, display)) for name, path in parts.items() if path
+    }
     depth = max(MIN_DEPTH, *arguments.k)
     task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, depth)
     result = run_comparison(task, candidates, out, arguments.k, arguments.propensity, display)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from longtail.cli.parser import build_parser
-from longtail.errors import CollapseWarning, LongtailError, SettingError
+from longtail.errors import CollapseWarning, LongtailError, OverwriteWarning, SettingError
 
 
 def run_command(arguments: argparse.Namespace) -> Any:
@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", CollapseWarning)
+            for category in (CollapseWarning, OverwriteWarning):
+                warnings.simplefilter("always", category)
             warnings.showwarning = _show_in_one_line(arguments.command, warnings.showwarning)
             run_command(arguments)
         sys.stdout.flush()
@@ -59,7 +60,7 @@ def _show_in_one_line(command: str, default: Callable[..., None]) -> Callable[..
     """Show our own warnings as one line without the place in the source, others as usual."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
-        if issubclass(category, CollapseWarning):
+        if issubclass(category, CollapseWarning | OverwriteWarning):
             sys.stderr.write(f"longtail {command}: warning: {message}\n")
         else:
             default(message, category, *rest, **named)

@@ -1,11 +1,15 @@
-"""Output of commands: results to standard output, everything else to standard error."""
+"""What commands read and write: data with a report on it; results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
 
+from longtail.cli.layout import get_layout
 from longtail.data.dataset import Dataset
-from longtail.data.read import read
+from longtail.data.layout import Layout
+from longtail.data.read import read_layout
 from longtail.progress import Display
 
 
@@ -15,10 +19,18 @@ def show(text: str) -> None:
     sys.stdout.flush()
 
 
-def read_and_report(path: str, display: Display) -> Dataset:
-    """Read data, and report its size and what reading repaired or assumed."""
-    data = read(path)
-    display.say(f"{data.source}: {data.n_samples:,} samples, {data.n_labels:,} labels")
-    for note in data.notes:
-        display.say(f"  note: {note}")
+def read_and_report(
+    path: str, arguments: Namespace, display: Display, *, labelled: bool = True, trained: Layout | None = None
+) -> Dataset:
+    """Read data as the options of the command say; report its size and what reading guessed or repaired."""
+    data = read_layout(path, get_layout(arguments), labelled=labelled, trained=trained)
+    labels = f", {data.n_labels:,} labels" if labelled else ""
+    display.say(f"{data.source}: {data.n_samples:,} samples{labels}")
+    show_notes(data.notes, display)
     return data
+
+
+def show_notes(notes: Sequence[str], display: Display) -> None:
+    """Show what was guessed, repaired or skipped."""
+    for note in notes:
+        display.say(f"  note: {note}")

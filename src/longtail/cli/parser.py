@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from longtail import __version__
+from longtail.cli.layout import DATA, add_layout_options
 from longtail.errors import suggest
 
 _Add = Callable[[str, str], argparse.ArgumentParser]
 
-DATA = "file in any known format (plain, .gz, .xz), or builtin:pydoc, builtin:debtags"
+OUTPUTS = ("tsv", "csv", "jsonl", "elasticsearch", "solr")
 
 # Each help text ends with two examples.
 EXAMPLES = {
@@ -97,8 +98,10 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     train.set_defaults(trial=False)
+    _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
     _add_seed_and_threads(train)
+    add_layout_options(train)
 
     choose = add("choose", "Propose a method for the data and a budget, and estimate what each method would cost.")
     choose.add_argument("data", metavar="DATA", help=DATA)
@@ -107,7 +110,9 @@ def _add_training(add: _Add) -> None:
     trial = "train the two or three best on a part of the data, and keep the best"
     choose.add_argument("--try", dest="trial", action="store_true", help=trial)
     choose.add_argument("--out", metavar="MODEL", help="train the chosen method and save it in this folder")
+    _add_overwrite(choose)
     _add_seed_and_threads(choose)
+    add_layout_options(choose)
 
     compare = add("compare", "Train and evaluate methods side by side: tables, results as JSON, and a page with plots.")
     compare.add_argument("train", metavar="TRAIN", help=f"data to train on: {DATA}")
@@ -122,6 +127,7 @@ def _add_training(add: _Add) -> None:
     _add_metrics(compare)
     _add_settings(compare, "one setting of one method, METHOD.name=value; may be repeated")
     _add_seed_and_threads(compare)
+    add_layout_options(compare)
 
     reproduce = add("reproduce", "Train and evaluate as recipes say, and check that the metrics are reproduced.")
     reproduce.add_argument("recipes", nargs="+", metavar="RECIPE", help="name of a recipe (plt.bibtex), or a TOML file")
@@ -135,6 +141,7 @@ def _add_training(add: _Add) -> None:
     pretrain.add_argument("--out", required=True, metavar="FOLDER", help="new folder to save the encoder in")
     _add_settings(pretrain, "one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated")
     _add_seed_and_threads(pretrain)
+    add_layout_options(pretrain)
 
     demo = add("demo", "Build a corpus, compare methods on it, write a report, and tag an example.")
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="folder to write to (default: demo)")
@@ -150,22 +157,31 @@ def _add_models(add: _Add) -> None:
     evaluate.add_argument("--per-label", metavar="FILE", help="write a table with one row per label")
     _add_metrics(evaluate)
     _add_threads(evaluate)
+    add_layout_options(evaluate)
 
     predict = add("predict", "Predict the labels of texts.")
     predict.add_argument("model", metavar="MODEL")
-    predict.add_argument("file", nargs="?", default="-", metavar="FILE", help="one text per line, or JSONL (default: -)")
+    source = f"{DATA}; a plain text file has one text per line; labels are left out (default: -)"
+    predict.add_argument("file", nargs="?", default="-", metavar="FILE", help=source)
     predict.add_argument("--k", type=_positive, default=5, metavar="N", help="number of labels (default: 5)")
-    predict.add_argument("--json", action="store_true", help='one line per text: {"labels": [{"label", "score"}, …]}')
+    output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
+    predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
+    predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
+    predict.add_argument("--out", metavar="FILE", help="write the answers to a file (default: standard output)")
+    predict.add_argument("--index", metavar="NAME", help="index to update, for --output elasticsearch")
     predict.add_argument(
         "--novelty", action="store_true", help="show how unlike the training data each text is (0 to about 1)"
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     _add_threads(predict)
+    add_layout_options(predict)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
     blend.add_argument("models", nargs="+", metavar="MODEL", help="folders of two or more saved models")
     blend.add_argument("--out", required=True, metavar="MODEL", help="folder to save the blend in")
+    _add_overwrite(blend)
+    add_layout_options(blend)
 
     info = add("info", "Describe a saved tagger.")
     info.add_argument("model", metavar="MODEL")
@@ -179,12 +195,14 @@ def _add_data(add: _Add) -> None:
     check = add("check", "Check data: counts, label frequencies, suspicious samples, and what to do about them.")
     check.add_argument("data", metavar="DATA", help=DATA)
     check.add_argument("test", nargs="?", metavar="TEST", help="test data, to check for leakage")
+    add_layout_options(check)
 
     split = add("split", "Split data into training and test data; every label keeps its share, rare ones stay in training.")
     split.add_argument("data", metavar="DATA", help=DATA)
     split.add_argument("--test", type=float, default=0.2, metavar="SHARE", help="share of the test data (default: 0.2)")
     split.add_argument("--out", default=".", metavar="FOLDER", help="folder to write train and test to (default: .)")
     split.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the split (default: 0)")
+    add_layout_options(split)
 
 
 def _add_metrics(command: argparse.ArgumentParser) -> None:
@@ -195,6 +213,10 @@ def _add_metrics(command: argparse.ArgumentParser) -> None:
 
 def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:
     command.add_argument("--set", action="append", default=[], metavar="name=value", help=doc)
+
+
+def _add_overwrite(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--overwrite", action="store_true", help="replace the model that is in the folder of --out")
 
 
 def _add_threads(command: argparse.ArgumentParser) -> None:
@@ -220,6 +242,12 @@ def _seed(word: str) -> int:
 
 def _positive_list(word: str) -> tuple[int, ...]:
     return tuple(sorted({_positive(part.strip()) for part in word.split(",")}))
+
+
+def _output(word: str) -> str:
+    if word not in OUTPUTS:
+        raise argparse.ArgumentTypeError(f'there is no output "{word}". {suggest(word, OUTPUTS)}')
+    return word
 
 
 def _pair(word: str) -> tuple[float, float]:

@@ -1,104 +1,122 @@
-"""The command that predicts labels: one line of output per text."""
+"""The command that predicts labels. Texts are read, and answers written, one by one."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from longtail.cli.output import show
-from longtail.data.jsonl import parse_object
-from longtail.data.read import read
-from longtail.files import open_read, read_lines
+from longtail.cli.answers import Answer, AnswerFormat, check_id, make_format
+from longtail.cli.arrivals import batch_all, batch_arrived, prompt_for_texts
+from longtail.cli.layout import get_layout
+from longtail.cli.output import show_notes
+from longtail.data.read import read_layout, stream_samples
+from longtail.data.records import Sample
+from longtail.errors import SettingError
+from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
-from longtail.tagger.explanation import Explanation
-from longtail.tagger.tagger import load
+from longtail.tagger.tagger import Tagger, load
 
-_BATCH = 1024  # texts
-_MAX_PARTS = 10  # parts of a text that --json lists per label
+
+class _Batch(NamedTuple):
+    """Texts or feature vectors, with their ids."""
+
+    inputs: Any
+    ids: list[str | None]
 
 
 def predict(arguments: Namespace) -> None:
     """Predict the labels of each text."""
-    tagger = load(arguments.model).configure(threads=arguments.threads)
-    if not tagger.reads_texts:
-        batches: Iterator[Any] = iter([read(arguments.file).inputs])
-    else:
-        texts = _read_texts(arguments.file)
-        batches = iter(lambda: list(islice(texts, _BATCH)), [])
-    n_unknown = 0
-    if arguments.explain and not arguments.json:
-        Display().say(describe_marks(tagger.model.weights_meaning))
-    for batch in batches:
-        encoded = tagger.encode(batch)
-        n_unknown += tagger.n_unknown(encoded)
-        novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * count_samples(batch)
-        if arguments.explain:
-            for at, novel in enumerate(novelty):
-                one = batch[at] if tagger.reads_texts else batch[[at]]
-                _show_explanations(one, tagger.explain_topk(one, arguments.k), novel, arguments.json)
-            continue
-        for tags, novel in zip(tagger.predict(encoded, arguments.k), novelty, strict=True):
-            if arguments.json:
-                _show_json([{"label": label, "score": _round(score)} for label, score in tags], novel)
-            else:
-                first = [] if novel is None else [f"{novel:.3f}"]
-                show("\t".join([*first, *(f"{label} {score:.3f}" for label, score in tags)]))
+    name = arguments.output or ("jsonl" if arguments.json else "tsv")
+    if arguments.json and name != "jsonl":
+        raise SettingError(f"--json and --output {name} contradict each other", hint="Give one of the two")
+    if arguments.explain and name not in ("tsv", "jsonl"):
+        raise SettingError(f"--output {name} has no place for explanations", hint="Use --output jsonl, or leave it out")
+    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
+    k = min(arguments.k, len(tagger.labels))
+    with _open_output(arguments.out) as write:
+        answers = make_format(name, write, k=k, index=arguments.index)
+        if arguments.explain and name == "tsv":
+            display.say(describe_marks(tagger.model.weights_meaning))
+        n_unknown = 0
+        for batch in _read_batches(tagger, arguments, display):
+            for id in batch.ids:
+                check_id(answers, id, arguments.file)
+            n_unknown += _answer(tagger, batch, answers, write, arguments)
+        answers.end()
     if n_unknown:
-        Display().say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
+        display.say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
 
 
-def _show_explanations(one: Any, explanations: list[Explanation], novel: float | None, as_json: bool) -> None:
-    text = one if isinstance(one, str) else None
-    if as_json:
-        _show_json([_to_json(each, text is not None) for each in explanations], novel)
-        return
+def _answer(tagger: Tagger, batch: _Batch, answers: AnswerFormat, write: Callable[[str], Any], arguments: Namespace) -> int:
+    """Write the answers to a batch. Returns how many samples have no known word or feature."""
+    encoded = tagger.encode(batch.inputs)
+    n_samples = count_samples(batch.inputs)
+    novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
+    if not arguments.explain:
+        for tags, id, novel in zip(tagger.predict(encoded, arguments.k), batch.ids, novelty, strict=True):
+            answers.add(Answer(tags, id, novel))
+    for at in range(n_samples if arguments.explain else 0):
+        one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
+        answer = Answer((), batch.ids[at], novelty[at], tagger.explain_topk(one, arguments.k), tagger.reads_texts)
+        if arguments.json or arguments.output == "jsonl":
+            answers.add(answer)
+        else:
+            write(_render(one if tagger.reads_texts else None, answer))
+    write("")
+    return tagger.n_unknown(encoded)
+
+
+def _render(text: str | None, answer: Answer) -> str:
+    """Render the explanations of one text for people."""
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
-    show(render_explanations(text, explanations, colour=colour, width=width))
-    show("" if novel is None else f"     novelty {novel:.3f}\n")
+    title = "" if answer.id is None else f"{answer.id}\n"
+    shown = render_explanations(text, answer.explanations or (), colour=colour, width=width).rstrip("\n")
+    novelty = "" if answer.novelty is None else f"     novelty {answer.novelty:.3f}\n"
+    return f"{title}{shown}\n{novelty}\n"
 
 
-def _to_json(explanation: Explanation, has_text: bool) -> dict[str, Any]:
-    parts = []
-    for text, weight, start, end in explanation.parts[:_MAX_PARTS]:
-        place: dict[str, Any] = {"text": text, "start": start, "end": end} if has_text else {"feature": start}
-        parts.append({**place, "weight": _round(weight)})
-    return {"label": explanation.label, "score": _round(explanation.score), "why": parts}
+def _read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[_Batch]:
+    """Read the inputs in batches: of a fixed size from files, what has arrived from pipes, one by one from a terminal."""
+    path, layout = arguments.file, get_layout(arguments)
+    if not tagger.reads_texts:
+        data = read_layout(path, layout, labelled=False)
+        show_notes(data.notes, display)
+        yield _Batch(data.inputs, list(data.ids or [None] * data.n_samples))
+        return
+    notes: list[str] = []
+    if path == STDIN and sys.stdin.isatty() and layout.format in (None, "lines"):
+        batches: Iterator[list[Sample]] = ([sample] for sample in prompt_for_texts())
+    else:
+        samples = stream_samples(path, layout, trained=tagger.layout, notes=notes)
+        batches = batch_arrived(samples) if is_endless(path) else batch_all(samples)
+    n_shown = 0
+    for batch in batches:
+        show_notes(notes[n_shown:], display)
+        n_shown = len(notes)
+        yield _Batch([sample.text for sample in batch], [sample.id for sample in batch])
+    show_notes(notes[n_shown:], display)
 
 
-def _show_json(labels: list[dict[str, Any]], novel: float | None) -> None:
-    show(json.dumps({"labels": labels, **({} if novel is None else {"novelty": _round(novel)})}, ensure_ascii=False))
+@contextmanager
+def _open_output(path: str | None) -> Iterator[Callable[[str], Any]]:
+    """Open a file or standard output; yields a function that writes, and shows everything when it gets an empty string."""
+    if path is None or path == STDIN:
 
+        def write(text: str) -> None:
+            if text:
+                sys.stdout.write(text)
+            else:
+                sys.stdout.flush()
 
-def _round(number: float) -> float:
-    """Six significant digits."""
-    return float(f"{number:.6g}")
-
-
-def _read_texts(path: str) -> Iterator[str]:
-    """Texts one by one from a file of lines or JSONL, recognised by its name or first line."""
-    with open_read(path) as stream:
-        is_json: bool | None = True if re.sub(r"\.(gz|xz)$", "", path).endswith((".jsonl", ".ndjson")) else None
-        n_blank = 0  # lines before the first that shows the format
-        for number, line in read_lines(stream, path):
-            if is_json is None:
-                if not line.strip():
-                    n_blank += 1
-                    continue
-                is_json = line.lstrip().startswith("{")
-                yield from [""] * (0 if is_json else n_blank)
-            if not is_json:
-                yield line
-            elif line.strip():
-                yield parse_object(line, path, number)["text"]
-        if is_json is None:
-            yield from [""] * n_blank
+        yield write
+        return
+    with open_atomic(path) as stream:
+        yield lambda text: stream.write(text.encode())

@@ -7,8 +7,10 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.data.dataset import Dataset
+from longtail.data.sources import check_sources
 from longtail.errors import SettingError
 from longtail.progress import Display, format_duration
 from longtail.report.evaluation import render_evaluation
@@ -29,11 +31,13 @@ def train(arguments: Namespace) -> None:
     if arguments.method != AUTO:
         spec = MethodSpec.parse(arguments.method, arguments.set).override(arguments.preset)
         tagger = spec.build(arguments.seed, arguments.threads)  # reports wrong settings before the data is read
+        tagger.pipeline.check_requirements()
     elif arguments.set or arguments.preset:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
-    check_target(Path(arguments.out))
-    data = read_and_report(arguments.data, display)
-    valid = read_and_report(arguments.valid, display) if arguments.valid else None
+    check_target(Path(arguments.out), overwrite=arguments.overwrite)
+    check_sources(arguments.data, arguments.valid, vocabulary=arguments.vocabulary)
+    data = read_and_report(arguments.data, arguments, display)
+    valid = read_and_report(arguments.valid, arguments, display, trained=data.layout) if arguments.valid else None
     if tagger is None:
         spec = _choose_method(data, Budget(), arguments, display, display.say)
         tagger = spec.build(arguments.seed, arguments.threads)
@@ -44,9 +48,9 @@ def choose(arguments: Namespace) -> None:
     """Propose a method for the data; train it if there is a folder for the model."""
     budget = Budget(arguments.minutes, arguments.memory)
     if arguments.out:
-        check_target(Path(arguments.out))
+        check_target(Path(arguments.out), overwrite=arguments.overwrite)
     display = Display()
-    data = read_and_report(arguments.data, display)
+    data = read_and_report(arguments.data, arguments, display)
     spec = _choose_method(data, budget, arguments, display, show)
     if arguments.out:
         _fit_and_save(spec.build(arguments.seed, arguments.threads), data, None, arguments, display)
@@ -58,14 +62,15 @@ def _choose_method(
     """The method that suits the data, after a trial if one is requested. Shows the plan."""
     seed, threads, out = arguments.seed, arguments.threads, arguments.out or "MODEL"
     plan = make_plan(profile_data(data, seed), budget, threads=threads)
-    write(render_plan(plan, data.source, out=out, seed=seed, threads=threads))
+    words = get_layout(arguments).to_words()
+    write(render_plan(plan, data.source, out=out, seed=seed, threads=threads, layout=words))
     if not plan.fitting and arguments.out:
         hint = f"The cheapest is {plan.proposed.name}, {describe_cost(plan.proposed)}: raise --minutes or --memory"
         raise SettingError(explain_misfit(plan).rstrip("."), hint=hint)
     if not arguments.trial:
         return plan.proposed.spec
     best, result = run_trial(data, plan, seed=seed, threads=threads, progress=display)
-    command = train_command(best.spec, data.source, out, seed=seed, threads=threads)
+    command = train_command(best.spec, data.source, out, seed=seed, threads=threads, layout=words)
     write(f"\n{render_trial(result)}\n\nBest on held-out samples: {best.name}\n\n    {command}")
     return best.spec
 
@@ -74,7 +79,7 @@ def _fit_and_save(tagger: Tagger, data: Dataset, valid: Dataset | None, argument
     """Train, save, and evaluate on validation data if there is any."""
     start = time.monotonic()
     tagger.fit(data, valid=valid, progress=display)
-    tagger.save(arguments.out)
+    tagger.save(arguments.out, overwrite=arguments.overwrite or None)
     display.say(f"trained {tagger.spec} in {format_duration(time.monotonic() - start)}; saved in {arguments.out}")
     if valid is not None:
         show(render_evaluation(tagger.evaluate(valid), (1, 3, 5)))

@@ -155,16 +155,16 @@ def evaluate_runs(
     return Comparison(_collect_facts(task, date), tuple(ks), results, _measure_agreement(tops), disagreements)
 
 
-def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[list[str], list[TopK]]:
+def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[Sequence[str], list[TopK]]:
     """Number the labels of all data and models together, those of the training data first; the predictions in these ids."""
-    ids = dict(task.train.labels.extend(task.test.labels.names).ids)
+    labels, _ = task.train.labels.merge(task.test.labels)
     tops = []
     for run in runs:
         assert run.ids is not None
-        new = [ids.setdefault(name, len(ids)) for name in run.labels]
-        best = np.array([*new, NO_LABEL], np.int32)[run.ids]  # NO_LABEL is -1, the last position
+        labels, new = labels.merge(run.labels)
+        best = np.append(new, NO_LABEL).astype(np.int32)[run.ids]  # NO_LABEL is -1, the last position
         tops.append(TopK(best, np.zeros(best.shape)))
-    return list(ids), tops
+    return labels.names, tops
 
 
 def _summarise(

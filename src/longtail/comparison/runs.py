@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from longtail import __version__
 from longtail.comparison.candidates import Candidate
 from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
 from longtail.errors import DataError
 from longtail.files import STDIN, open_atomic
 from longtail.progress import SILENT, Progress, format_duration
@@ -51,10 +52,11 @@ class ComparisonTask:
                 raise DataError(found, hint="Write it to a file first")
 
     @property
-    def sources(self) -> dict[str, str]:
-        """The file of each part of the data."""
+    def sources(self) -> dict[str, Any]:
+        """The file of each part of the data, and their layouts."""
         parts = {"train": self.train, "test": self.test, "valid": self.valid}
-        return {name: data.source if data else "" for name, data in parts.items()}
+        layouts = {name: data.layout.to_json() for name, data in parts.items() if data}
+        return {**{name: data.source if data else "" for name, data in parts.items()}, "layouts": layouts}
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class CandidateRun:
     failure: str = ""
     training: Record = field(default_factory=dict)  # seconds, cpu, memory, history, notes; empty for a saved model
     prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size
-    labels: tuple[str, ...] = ()  # label names, by the ids of the predictions
+    labels: Labels = field(default_factory=lambda: Labels(()))  # by the ids of the predictions
     ids: NDArray[np.int32] | None = None  # [n_samples, depth] predicted for the test data
 
 
@@ -100,7 +102,7 @@ def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, tit
         return CandidateRun(one, failure, record.get("train", {}))
     with np.load(job["predictions"]) as stored:
         ids = stored["ids"]
-    labels = load_bundle(folder).labels.names
+    labels = load_bundle(folder).labels
     return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids)
 
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from longtail.comparison.runs import hash_data
 from longtail.data.dataset import Dataset
-from longtail.data.read import read
+from longtail.data.layout import Layout
+from longtail.data.read import read_layout
 from longtail.errors import CollapseWarning, DataError, LongtailError
 from longtail.files import open_atomic
 from longtail.model import count_samples
@@ -46,7 +47,7 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
         start, cpu = time.perf_counter(), time.process_time()
         tagger.fit(data, valid=valid, progress=display)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    tagger.save(job["model"])
+    tagger.save(job["model"], overwrite=True)
     history = getattr(tagger.model, "history", [])
     return {"seconds": seconds, "cpu": cpu, "memory": _peak_memory(), "history": history, "notes": notes}
 
@@ -71,7 +72,7 @@ def predict(job: dict[str, Any]) -> dict[str, Any]:
 
 def read_part(job: dict[str, Any], part: str) -> Dataset:
     """Read the same data as the parent process did."""
-    data = read(job[part])
+    data = read_layout(job[part], Layout.from_json(job["layouts"][part]))
     if hash_data(data) != job["hashes"][part]:
         hint = "Pass the whole file, and do not change it while methods are compared"
         raise DataError("the file does not hold the data of this comparison", where=job[part], hint=hint)

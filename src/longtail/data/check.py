@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from longtail.data.findings import (
     Finding,
     find_duplicates,
     find_label_faults,
+    find_order,
     find_overlap,
     find_row_faults,
     find_text_faults,
 )
-from longtail.data.read import ensure_dataset
+from longtail.data.layout import LayoutOptions
+from longtail.data.read import read
 from longtail.html import format_table
 from longtail.kernels import Longs
 
@@ -44,11 +46,13 @@ class CheckReport:
         return "\n".join(tables)
 
 
-def check(data: Dataset | str | Path, test: Dataset | str | Path | None = None) -> CheckReport:
+def check(data: Any, test: Any = None, labels: Any = None, **layout: Unpack[LayoutOptions]) -> CheckReport:
     """Check data for common faults, and training and test data for overlap. Works as ``longtail check``.
 
-    :param data: A ``Dataset``, or a file or built-in corpus that ``longtail.read`` can read.
+    :param data: Data in any form that ``longtail.read`` takes.
     :param test: Test data that belongs to it.
+    :param labels: The column with the labels. None: guessed.
+    :param layout: Further options of ``longtail.read``.
 
     >>> report = check(Dataset.from_texts(["a b", "A  b", "c d"], [["x"], ["x"], ["x", "y"]]))
     >>> for finding in report.findings:
@@ -56,14 +60,14 @@ def check(data: Dataset | str | Path, test: Dataset | str | Path | None = None) 
     1 × samples that repeat an earlier one with the same labels
     1 × labels with a single sample
     """
-    data = ensure_dataset(data)
+    data = read(data, labels, **layout)
     counts = np.bincount(data.Y.indices, minlength=data.n_labels)
     findings = [Finding(None, note, "Make sure that this is what you want") for note in data.notes]
-    findings += find_row_faults(data) + find_duplicates(data) + find_label_faults(data, counts)
+    findings += find_row_faults(data) + find_order(data) + find_duplicates(data) + find_label_faults(data, counts)
     if data.texts is not None:
         findings += find_text_faults(data.texts)
     if test is not None:
-        findings += find_overlap(data, ensure_dataset(test))
+        findings += find_overlap(data, read(test, labels, **layout))
     return CheckReport(_measure(data, counts), _bin_labels(counts), [f for f in findings if f.count != 0])
 
 

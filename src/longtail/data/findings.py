@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
+import scipy.sparse as sp
 
 from longtail.data.dataset import Dataset
 from longtail.kernels import Longs
 
-_WRONG_ENCODING = re.compile("\ufffd|Ã[\u0080-¿]|â€|[\x00-\x08\x0b\x0c\x0e-\x1f]")
+# Signs of a wrong encoding: what they look like, and what has probably happened.
+_DAMAGE = (
+    (
+        re.compile("\x00"),
+        "NUL characters",
+        "The source is probably UTF-16: convert it, for example: iconv -f utf-16 -t utf-8",
+    ),
+    (
+        re.compile("\ufffd"),
+        "replacement characters (U+FFFD)",
+        "Characters are lost: read the source again with its encoding",
+    ),
+    (re.compile("Ã[\u0080-¿]|â€"), "UTF-8 that was read as Latin-1, such as Ã¼ for ü", "Read the source again as UTF-8"),
+    (re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f]"), "control characters", "Remove them, or read the source with its encoding"),
+)
 _HTML_TAGS = "a|b|br|div|em|h[1-6]|html|i|img|li|ol|p|script|span|strong|style|sub|sup|table|td|th|tr|u|ul"
 _MARKUP = re.compile(rf"</?(?:{_HTML_TAGS})(?:\s[^<>]*)?/?>|&(?:amp|lt|gt|quot|nbsp|#\d+);", re.IGNORECASE)
 _N_EXAMPLES = 3
+_MIN_LIFT, _MIN_ERRORS = 0.15, 5.0  # of the share of neighbours with a common label over that of random pairs
+_N_SHUFFLES = 3
+# Characters between words that often differ by mistake; but not between two digits, as in 1-2 and 12.
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[\s_\-‐‑–—]+(?=[^\W_])|(?<=\d)[\s_\-‐‑–—]+(?=[^\W\d_])")
+_AT_END = re.compile(r"[\s.,;:!?]+$")
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,29 @@ def find_row_faults(data: Dataset) -> list[Finding]:
     ]
 
 
+def find_order(data: Dataset, seed: int = 0) -> list[Finding]:
+    """Find data whose rows are sorted or grouped by label: neighbours then have far more labels in common than by chance."""
+    Y = data.Y[np.flatnonzero(np.diff(data.Y.indptr))]
+    n_pairs = Y.shape[0] - 1
+    if n_pairs < 1:
+        return []
+    random = np.random.default_rng(seed)
+    near = _share_of_pairs(Y)
+    by_chance = float(np.mean([_share_of_pairs(Y[random.permutation(n_pairs + 1)]) for _ in range(_N_SHUFFLES)]))
+    mean = (near + by_chance) / 2
+    error = (mean * (1 - mean) * (1 + 1 / _N_SHUFFLES) / n_pairs) ** 0.5
+    if near - by_chance < max(_MIN_LIFT * (1 - by_chance), _MIN_ERRORS * error, 1e-9):
+        return []
+    shares = f"{100 * near:.1f} % of neighbouring samples", f"only {100 * by_chance:.1f} % of random pairs"
+    what = " have a label in common, but ".join(shares)
+    return [Finding(None, what, "The file is sorted: never take the first n rows; shuffle, or use longtail split")]
+
+
+def _share_of_pairs(Y: sp.csr_array) -> float:
+    """Return the share of neighbouring rows that have a label in common."""
+    return float(np.mean(Y[:-1].multiply(Y[1:]).sum(axis=1) > 0))
+
+
 def find_duplicates(data: Dataset) -> list[Finding]:
     """Find samples that repeat an earlier one."""
     same: list[list[int]] = []
@@ -89,7 +133,7 @@ def find_label_faults(data: Dataset, counts: Longs) -> list[Finding]:
     names = data.labels.names
     never, once = np.flatnonzero(counts == 0), np.flatnonzero(counts == 1)
     always = np.flatnonzero(counts > 0.9 * data.n_samples) if data.n_samples >= 10 else np.zeros(0, np.int64)
-    alike = [ids for ids in _group(re.sub(r"[\W_]+", "", n).casefold() or n for n in names).values() if len(ids) > 1]
+    alike = [ids for ids in _group(map(_simplify_name, names)).values() if len(ids) > 1]
     return [
         Finding(
             len(never),
@@ -111,7 +155,7 @@ def find_label_faults(data: Dataset, counts: Longs) -> list[Finding]:
         ),
         Finding(
             len(alike),
-            "groups of label names that differ only in case, spaces or punctuation",
+            "groups of label names that differ only in case, spaces, hyphens or punctuation at the end",
             "Probably one label spelled in several ways: use one name",
             tuple(" = ".join(f'"{names[i]}"' for i in ids[:3]) for ids in alike[:_N_EXAMPLES]),
         ),
@@ -120,16 +164,14 @@ def find_label_faults(data: Dataset, counts: Longs) -> list[Finding]:
 
 def find_text_faults(texts: Sequence[str]) -> list[Finding]:
     """Find texts with a wrong encoding, with markup, or of extreme length."""
-    damaged = [i for i, text in enumerate(texts) if _WRONG_ENCODING.search(text)]
+    damaged = [[i for i, text in enumerate(texts) if pattern.search(text)] for pattern, _, _ in _DAMAGE]
     markup = [i for i, text in enumerate(texts) if _MARKUP.search(text)]
     lengths = np.array([len(text) for text in texts])
     long = np.flatnonzero(lengths > max(10_000, 100 * np.median(lengths)))
     return [
-        Finding(
-            len(damaged),
-            "texts with signs of a wrong encoding or control characters",
-            "Read the source again with the right encoding",
-            _name_rows(damaged),
+        *(
+            Finding(len(rows), f"texts with signs of a wrong encoding: {what}", advice, _name_rows(rows))
+            for rows, (_, what, advice) in zip(damaged, _DAMAGE, strict=True)
         ),
         Finding(len(markup), "texts with HTML tags or entities", "Remove them: they become words", _name_rows(markup)),
         Finding(
@@ -152,8 +194,9 @@ def find_overlap(train: Dataset, test: Dataset) -> list[Finding]:
         findings.append(Finding(None, what, "Compute both with the same vocabulary"))
     in_train = set(_hash_samples(train))
     leaked = [i for i, digest in enumerate(_hash_samples(test)) if digest in in_train]
-    known = {train.labels.names[i] for i in np.unique(train.Y.indices)}
-    unknown = sorted({test.labels.names[i] for i in np.unique(test.Y.indices)} - known)
+    aligned = test.align(train.labels)
+    missing = np.setdiff1d(aligned.Y.indices, train.Y.indices)
+    unknown = sorted(aligned.labels.names[i] for i in missing)
     return [
         *findings,
         Finding(
@@ -169,6 +212,16 @@ def find_overlap(train: Dataset, test: Dataset) -> list[Finding]:
             tuple(f'"{name}"' for name in unknown[:_N_EXAMPLES]),
         ),
     ]
+
+
+def _simplify_name(name: str) -> str:
+    """Return what is left of a label name without differences that are often mistakes; symbols with a meaning stay.
+
+    >>> [_simplify_name(name) for name in ("New-York", "new york.", "C++", "C#", ".NET", "A-", "1-2")]
+    ['newyork', 'newyork', 'c++', 'c#', '.net', 'a-', '1-2']
+    """
+    folded = unicodedata.normalize("NFC", name).casefold().strip()
+    return _AT_END.sub("", _BETWEEN_WORDS.sub("", folded)) or folded
 
 
 def _hash_samples(data: Dataset) -> Iterable[bytes]:

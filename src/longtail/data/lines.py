@@ -1,53 +1,69 @@
-"""Read two plain-text formats: fastText's ``__label__`` lines, and a file of texts with a second file of labels."""
+"""Read plain text: one text per line, fastText's ``__label__`` lines, and a file of texts with a second file of labels."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from longtail.data.dataset import Dataset, Labels
-from longtail.data.label_cells import split_cells
+from longtail.data.label_cells import SEPARATORS
+from longtail.data.source import Record, Source
 from longtail.errors import DataError
 from longtail.files import note_blank_lines, open_read, read_lines, read_nonblank_lines
 
 FASTTEXT_PREFIX = "__label__"
+PAIR_SEPARATORS = f"{SEPARATORS} "
 
 # How the two files are named: train_texts.txt and train_labels.txt, X.trn.txt and Y.trn.txt, …
 _PAIR_NAMES = (("texts", "labels"), ("text", "labels"), ("text", "label"), ("X", "Y"))
-_SEPARATORS = "\t|;, "
 
 
-def read_fasttext(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
-    """Read fastText lines: words that start with ``__label__`` are labels, the other words are the text.
+def open_lines(stream: IO[bytes], path: str | Path) -> Source:
+    """Open a file with one text per line; a blank line is an empty text.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
-    :param labels: Labels that get the first ids.
     """
-    blank: list[int] = []
-    pairs = (_parse_fasttext(line, f"{path}:{number}") for number, line in read_nonblank_lines(stream, path, blank))
-    data = Dataset.from_pairs(pairs, known=labels, source=str(path))
-    return replace(data, notes=(*data.notes, *note_blank_lines(blank)))
+    records = (Record({"text": line}, number) for number, line in read_lines(stream, path))
+    return Source("lines", path, records, names=("text",))
 
 
-def _parse_fasttext(line: str, where: str) -> tuple[str, list[str]]:
+def open_fasttext(stream: IO[bytes], path: str | Path) -> Source:
+    """Open a file of fastText lines: words that start with ``__label__`` are labels, the other words are the text.
+
+    :param stream: The file, decompressed.
+    :param path: Its name, for messages.
+    """
+    notes: list[str] = []
+
+    def records() -> Iterator[Record]:
+        blank: list[int] = []
+        for number, line in read_nonblank_lines(stream, path, blank):
+            yield _parse_fasttext(line, path, number)
+        notes.extend(note_blank_lines(blank))
+
+    source = Source("fasttext", path, records(), names=("text", "labels"))
+    source.notes = notes
+    return source
+
+
+def _parse_fasttext(line: str, path: str | Path, number: int) -> Record:
     words = line.split()
     names = [w.removeprefix(FASTTEXT_PREFIX) for w in words if w.startswith(FASTTEXT_PREFIX)]
     if "" in names:
         empty = re.search(rf"{FASTTEXT_PREFIX}(?!\S)", line)
-        column = empty.start() + 1 if empty else 1
-        raise DataError("a label is empty", where=f"{where}:{column}", hint="Write __label__name, without a space")
-    return " ".join(w for w in words if not w.startswith(FASTTEXT_PREFIX)), names
+        where = f"{path}:{number}:{empty.start() + 1 if empty else 1}"
+        raise DataError("a label is empty", where=where, hint="Write __label__name, without a space")
+    text = " ".join(w for w in words if not w.startswith(FASTTEXT_PREFIX))
+    return Record({"text": text, "labels": names}, number)
 
 
-def read_pair(texts_path: Path, labels_path: Path, labels: Labels | None = None) -> Dataset:
-    """Read a file with one text per line and a file with the labels of one text per line.
+def open_pair(texts_path: Path, labels_path: Path) -> Source:
+    """Open a file with one text per line and a file with the labels of one text per line.
 
     :param texts_path: The file of texts.
     :param labels_path: The file of labels.
-    :param labels: Labels that get the first ids.
     """
     with open_read(texts_path) as stream:
         texts = [line for _, line in read_lines(stream, texts_path)]
@@ -56,9 +72,11 @@ def read_pair(texts_path: Path, labels_path: Path, labels: Labels | None = None)
     if len(texts) != len(cells):
         found = f"{len(texts):,} texts, but {len(cells):,} lines in {labels_path.name}"
         raise DataError(found, where=str(texts_path), hint="Both files must have one line per text")
-    names, note = split_cells(cells, _SEPARATORS)
-    notes = (f"texts from {texts_path.name}, labels from {labels_path.name}; {note}",)
-    return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=notes, source=str(texts_path))
+    pairs = enumerate(zip(texts, cells, strict=True), 1)
+    records = (Record({"text": text, "labels": cell}, number) for number, (text, cell) in pairs)
+    source = Source("pair", texts_path, records, names=("text", "labels"))
+    source.notes = [f"texts from {texts_path.name}, labels from {labels_path.name}"]
+    return source
 
 
 def find_pair(path: Path) -> tuple[Path, Path] | None:

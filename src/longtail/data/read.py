@@ -1,101 +1,221 @@
-"""``read``: detect the format of a file and read it, or build a built-in corpus."""
+"""``read``: the one way in for data of every command: files in all formats, standard input, objects in memory, corpora."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, Any, Unpack
 
-from longtail.data.dataset import Dataset, Labels
-from longtail.data.jsonl import read_jsonl
-from longtail.data.label_file import find_label_file, read_labels
-from longtail.data.lines import FASTTEXT_PREFIX, find_pair, read_fasttext, read_pair
-from longtail.data.table import has_header, read_csv, read_parquet
+import scipy.sparse as sp
+
+from longtail.csr import check_features
+from longtail.data.annif import open_folder
+from longtail.data.dataset import Dataset, Labels, check_text
+from longtail.data.detect import check_encoding, detect_format
+from longtail.data.frames import is_frame, is_matrix, is_tabular, open_object, pair_labels
+from longtail.data.jsonl import open_json, open_jsonl
+from longtail.data.label_cells import SEPARATORS
+from longtail.data.layout import Layout, LayoutOptions, name_option
+from longtail.data.lines import PAIR_SEPARATORS, find_pair, open_fasttext, open_lines, open_pair
+from longtail.data.parquet import open_parquet
+from longtail.data.records import Sample, build_dataset, read_samples
+from longtail.data.source import Source
+from longtail.data.table import open_table
+from longtail.data.vocabulary import find_vocabulary, read_vocabulary
 from longtail.data.xc import read_xc
-from longtail.errors import DataError, suggest
-from longtail.files import STDIN, open_read, peek
+from longtail.errors import DataError, SettingError, suggest
+from longtail.files import STDIN, is_endless, open_read, peek
 
 BUILTIN = "builtin:"
 CORPORA = ("pydoc", "debtags")
 _PEEKED_BYTES = 1 << 16
 
 
-def read(path: str | Path, *, labels: str | Path | None = None) -> Dataset:
-    """Read a data set.
+def read(data: Any, labels: Any = None, *, labelled: bool = True, **options: Unpack[LayoutOptions]) -> Dataset:
+    """Read a data set. All functions and commands that take data read it in this way, with the same options.
 
-    What was repaired, skipped or assumed is listed in the ``notes`` of the data set.
+    What is not given is guessed from the data. The ``notes`` of the data set list what was guessed, repaired or skipped.
 
-    :param path: A file in one of the known formats, plain or compressed with gzip or xz; ``-`` for standard input; or a
-        built-in corpus, ``builtin:pydoc`` or ``builtin:debtags``.
-    :param labels: A label file (see ``longtail.data.label_file``). None: the label file in the same folder, if there is one.
+    :param data: A file in one of the known formats, plain or compressed with gzip or xz; ``-`` for standard input; a folder
+        with an Annif corpus; a built-in corpus, ``builtin:pydoc`` or ``builtin:debtags``; a list of objects, a mapping of
+        columns, a data frame of pandas or Polars, a pyarrow table, a Hugging Face ``Dataset``; texts or a matrix of feature
+        vectors, with labels; a ``Dataset``, which is returned.
+    :param labels: The column or columns with the labels; for texts and matrices the label names of each sample, or an
+        indicator matrix.
+    :param labelled: Whether there must be labels. False: for prediction; labels are left out.
+    :param text: The column with the texts, or several: they become fields of one text.
+    :param categories: Columns with metadata, whose values become words of a further field.
+    :param separator: What separates labels in a cell; ``none`` if a cell is one label.
+    :param header: Whether the first row of a table names its columns. Without a header, columns are named 1, 2, ….
+    :param id: The column with the ids.
+    :param format: The format of a file: one of ``longtail.data.layout.FORMATS``.
+    :param vocabulary: A file with the labels: a list, a table or SKOS. None: ``labels.tsv`` in the same folder, if there is
+        one.
+    :param vocabulary_language: The language of the label names, such as ``fi``, if the vocabulary has several. None: English
+        if there is any, otherwise the most frequent.
+
+    >>> read([{"title": "red apple", "tags": ["fruit"]}, {"title": "red rose", "tags": []}])
+    Dataset(2 samples, 1 labels, texts)
+    """
+    return read_any(data, labels, options, labelled=labelled)
+
+
+def read_any(
+    data: Any, labels: Any, options: LayoutOptions, *, labelled: bool = True, trained: Layout | None = None
+) -> Dataset:
+    """Same as ``read``, with the columns that a tagger was trained on as default.
+
+    :param data: The data.
+    :param labels: Columns of labels, or the labels.
+    :param options: The other options of ``read``.
+    :param labelled: Whether there must be labels.
+    :param trained: The columns that a tagger was trained on: used if the data has them.
+    """
+    if isinstance(data, str | Path) or (is_tabular(data) and _are_columns(labels)):
+        if not _are_columns(labels):
+            hint = "Pass a list of texts with their labels; for a file, name the columns of the labels"
+            raise DataError("a single text was passed, or a file with labels apart from it", hint=hint)
+        return read_layout(data, Layout.from_options(labels, **options), labelled=labelled, trained=trained)
+    if isinstance(data, Dataset):
+        if labels is not None:
+            hint = "Pass validation data as valid=" if isinstance(labels, Dataset) else "Leave the labels out"
+            raise DataError("a Dataset was passed together with labels, and it has labels already", hint=hint)
+        return data
+    if not labelled and labels is None:
+        return _read_unlabelled(data)
+    found = pair_labels(data, labels)
+    known, notes = _read_known_labels(data, Layout.from_options(**options))
+    return found if known is None else replace(found.align(known), notes=(*notes, *found.notes))
+
+
+def read_layout(data: Any, layout: Layout, *, labelled: bool = True, trained: Layout | None = None) -> Dataset:
+    """Read a data set with a given layout.
+
+    :param data: A file, a folder, a built-in corpus, or an object with named columns or keys.
+    :param layout: What is known about its columns.
+    :param labelled: Whether there must be labels.
+    :param trained: The columns that a tagger was trained on: used if the data has them.
+    """
+    if isinstance(data, Dataset):
+        return data
+    if str(data).startswith(BUILTIN) and isinstance(data, str | Path):
+        return _read_builtin(str(data).removeprefix(BUILTIN))
+    with _open_source(data, layout, trained, labelled) as source:
+        if isinstance(source, Dataset):
+            return source
+        known, note = _read_known_labels(data, layout) if labelled else (None, ())
+        separators = PAIR_SEPARATORS if source.format == "pair" else SEPARATORS
+        found = build_dataset(source, layout, known=known, labelled=labelled, trained=trained, separators=separators)
+    return replace(found, notes=(*note, *found.notes))
+
+
+def stream_samples(path: str | Path, layout: Layout, *, trained: Layout | None, notes: list[str]) -> Iterator[Sample]:
+    """Yield texts with their ids, as soon as they have arrived; labels are left out.
+
+    :param path: A file or ``-``.
+    :param layout: What is known about its columns.
+    :param trained: The columns that a tagger was trained on.
+    :param notes: What was guessed or repaired is added here.
     """
     if str(path).startswith(BUILTIN):
-        return _read_builtin(str(path).removeprefix(BUILTIN))
-    with open_read(path) as stream:
-        head, stream = peek(stream, _PEEKED_BYTES)
-        if not head:
-            raise DataError("the file is empty", where=str(path), hint="Check that this is the right file")
-        file_format = _detect_format(head, path)
-        known, notes = _read_known_labels(path, labels, file_format)
-        match file_format:
-            case "xc":
-                data = read_xc(stream, path, known)
-            case "jsonl":
-                data = read_jsonl(stream, path, known)
-            case "fasttext":
-                data = read_fasttext(stream, path, known)
-            case "csv":
-                data = read_csv(stream, path, known)
-            case "parquet":
-                data = read_parquet(stream, path, known)
-            case _:
-                texts_path, labels_path = find_pair(Path(path)) or (Path(path), Path(path))
-                data = read_pair(texts_path, labels_path, known)
-    return replace(data, notes=(*notes, *data.notes))
+        yield from map(Sample, read(path).texts or ())
+        return
+    with _open_source(path, layout, trained, labelled=False, at_once=is_endless(path)) as source:
+        if isinstance(source, Dataset):
+            hint = "Pass texts, or use a tagger that was trained on feature vectors"
+            raise DataError("this file has feature vectors, and the tagger reads texts", where=str(path), hint=hint)
+        yield from read_samples(source, layout, trained, notes)
 
 
-def ensure_dataset(data: Dataset | str | Path) -> Dataset:
-    """Return a data set unchanged; read it if it is a path or the name of a built-in corpus."""
-    return data if isinstance(data, Dataset) else read(data)
+@contextmanager
+def _open_source(
+    data: Any, layout: Layout, trained: Layout | None, labelled: bool, at_once: bool = False
+) -> Iterator[Source | Dataset]:
+    """Open data; feature vectors are read."""
+    if not isinstance(data, str | Path):
+        yield open_object(data)
+    elif str(data) != STDIN and Path(data).is_dir():
+        yield open_folder(Path(data), labelled=labelled)
+    else:
+        with open_read(data) as stream:
+            head, stream = peek(stream, _PEEKED_BYTES, at_once=at_once)
+            wanted = (*layout.named, *(trained.named if trained else ()))
+            yield _open_stream(stream, data, head, layout, wanted, labelled, at_once)
 
 
-def _detect_format(head: bytes, path: str | Path) -> str:
-    """Detect the format by the first bytes of the file and, if these are ambiguous, by its name."""
-    name = re.sub(r"\.(gz|xz)$", "", Path(path).name.lower())
-    first = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 1)[0]
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if re.fullmatch(rb"\d+[ \t]+\d+[ \t]+\d+\s*", first):
-        return "xc"
-    if first.lstrip().startswith(b"{") or name.endswith((".jsonl", ".ndjson")):
-        return "jsonl"
-    if name.endswith((".csv", ".tsv")) or has_header(first):
-        return "csv"
-    if re.search(rf"(^|\n){FASTTEXT_PREFIX}\S".encode(), head):
-        return "fasttext"
-    if str(path) != STDIN and find_pair(Path(path)):
-        return "pair"
-    if b"\t" in first:
-        return "csv"
-    if re.match(rb"[\d,]*\s+\d+:\S", first):
-        hint = "Add a first line: samples features labels, for example 4880 1836 159"
-        raise DataError("this looks like the XC format without its header", where=f"{path}:1:1", hint=hint)
-    hint = (
-        "Known formats: XC text (first line: samples features labels), JSONL, fastText (__label__), CSV or TSV with columns "
-        "text and labels, Parquet, and a file of texts with a file of labels (train_texts.txt, train_labels.txt)"
-    )
-    raise DataError(f"unknown format; the file starts with {ascii(first[:60])[1:]}", where=f"{path}:1:1", hint=hint)
+def _open_stream(
+    stream: IO[bytes], path: str | Path, head: bytes, layout: Layout, wanted: Sequence[str], labelled: bool, at_once: bool
+) -> Source | Dataset:
+    if not head and not labelled:
+        return open_lines(stream, path)
+    if not head:
+        raise DataError("the file is empty", where=str(path), hint="Check that this is the right file")
+    check_encoding(head, path)
+    match layout.format or detect_format(head, path, labelled=labelled, wanted=wanted):
+        case "xc":
+            known, note = _read_known_labels(path, layout, has_ids=True)
+            data = read_xc(stream, path, known)
+            return replace(data, notes=(*note, *data.notes), layout=replace(layout, format="xc"))
+        case "jsonl":
+            return open_jsonl(stream, path)
+        case "json":
+            return open_json(stream, path)
+        case "parquet":
+            return open_parquet(stream, path)
+        case "fasttext":
+            return open_fasttext(stream, path)
+        case "lines":
+            return open_lines(stream, path)
+        case "pair":
+            return _open_pair(path, stream, labelled)
+        case table:
+            header = layout.header
+            return open_table(stream, path, head, format=table, header=header, wanted=wanted, at_once=at_once)
 
 
-def _read_known_labels(
-    path: str | Path, labels: str | Path | None, file_format: str
-) -> tuple[Labels | None, tuple[str, ...]]:
-    """Read the label file, if there is one. Returns its labels and a note."""
-    if labels is None and str(path) != STDIN:
-        labels = find_label_file(Path(path), has_ids=file_format == "xc")
-    if labels is None:
+def _open_pair(path: str | Path, stream: IO[bytes], labelled: bool) -> Source:
+    pair = find_pair(Path(path)) if str(path) != STDIN else None
+    if not labelled:
+        return open_lines(stream, path)
+    if pair is None:
+        hint = "Name the two files like train_texts.txt and train_labels.txt"
+        raise DataError("there is no second file with the labels", where=str(path), hint=hint)
+    return open_pair(*pair)
+
+
+def _read_known_labels(data: Any, layout: Layout, has_ids: bool = False) -> tuple[Labels | None, tuple[str, ...]]:
+    """Read the vocabulary, if there is one. Returns its labels and notes."""
+    vocabulary: str | Path | None = layout.vocabulary
+    if vocabulary is None and isinstance(data, str | Path) and Path(data).is_file():
+        vocabulary = find_vocabulary(Path(data), has_ids=has_ids)
+    if vocabulary is None:
+        if layout.vocabulary_language is not None:
+            hint = f"Name one with {name_option('vocabulary')}"
+            where = str(data) if isinstance(data, str | Path) else ""
+            raise SettingError("vocabulary_language is set, but there is no vocabulary", where=where, hint=hint)
         return None, ()
-    return read_labels(labels), (f"label names from {Path(labels).name}",)
+    labels, notes = read_vocabulary(vocabulary, layout.vocabulary_language)
+    return labels, (f"label names from {Path(vocabulary).name}", *notes)
+
+
+def _are_columns(labels: Any) -> bool:
+    """Whether labels are given as names of columns."""
+    return (
+        labels is None
+        or isinstance(labels, str)
+        or (isinstance(labels, list | tuple) and all(isinstance(name, str) for name in labels))
+    )
+
+
+def _read_unlabelled(data: Any) -> Dataset:
+    """Return texts or feature vectors as a data set without labels."""
+    if is_frame(data) or is_matrix(data):
+        X = check_features(data)
+        return Dataset(sp.csr_array((X.shape[0], 0)), Labels(()), X=X)
+    texts = [check_text(one, "text") for one in data] if isinstance(data, Iterable) else [check_text(data, "text")]
+    return Dataset(sp.csr_array((len(texts), 0)), Labels(()), texts=texts)
 
 
 def _read_builtin(name: str) -> Dataset:

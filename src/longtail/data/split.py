@@ -6,15 +6,15 @@ ones leave the least choice. A sample goes to the test part only if each of its 
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.data.dataset import Dataset
-from longtail.data.read import ensure_dataset
+from longtail.data.layout import LayoutOptions
+from longtail.data.read import read
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Ints, kernel
 
@@ -28,12 +28,14 @@ class Split(NamedTuple):
     test: Dataset
 
 
-def split(data: Dataset | str | Path, test: float = 0.2, seed: int = 0) -> Split:
+def split(data: Any, test: float = 0.2, seed: int = 0, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Split:
     """Split data into training and test data so that every label keeps its share in both. Works as ``longtail split``.
 
-    :param data: A ``Dataset``, or a file or built-in corpus that ``longtail.read`` can read.
+    :param data: Data in any form that ``longtail.read`` takes.
     :param test: Share of the samples in the test data, between 0 and 1.
     :param seed: Seed of the random choice.
+    :param labels: The column with the labels. None: guessed.
+    :param layout: Further options of ``longtail.read``.
     :returns: ``train`` and ``test``, with the same labels.
 
     >>> data = Dataset.from_texts(["a", "b", "c", "d"], [["x"], ["x"], ["y"], ["y"]])
@@ -41,7 +43,7 @@ def split(data: Dataset | str | Path, test: float = 0.2, seed: int = 0) -> Split
     >>> train.n_samples, test.Y.sum(axis=0).tolist()
     (2, [1.0, 1.0])
     """
-    data = ensure_dataset(data)
+    data = read(data, labels, **layout)
     in_test = split_stratified(data.Y, test, seed)
     return Split(train=data.take((~in_test).nonzero()[0]), test=data.take(in_test.nonzero()[0]))
 

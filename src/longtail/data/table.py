@@ -1,96 +1,118 @@
-"""Read tables: CSV and TSV with a header, Annif's ``text<TAB>labels``, and Parquet."""
+"""Read tables in text files: CSV in its dialects, and TSV."""
 
 from __future__ import annotations
 
 import csv
-import io
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
 
-from longtail.data.dataset import Dataset, Labels
-from longtail.data.label_cells import split_cells
-from longtail.errors import DataError, MissingExtra
+from longtail.data.guess import SAMPLE_ROWS, find_header, has_known_names
+from longtail.data.source import Record, Source
+from longtail.errors import DataError
 from longtail.files import read_lines
 
-_LABEL_COLUMN_NAMES = ("labels", "label", "subject_uris", "subjects", "tags")
-_SEPARATORS = "|;,"
+_DELIMITERS = "\t,;|"
 
 
-def has_header(first: bytes) -> bool:
-    """Whether the first line of a file names a column of texts and a column of labels."""
-    names = {cell.strip(' "\r') for cell in re.split("[,;\t]", first.decode("utf-8", "replace").lower())}
-    return "text" in names and not names.isdisjoint(_LABEL_COLUMN_NAMES)
+class Dialect(NamedTuple):
+    """How cells are separated, and whether they may be in quotes."""
+
+    delimiter: str
+    has_quotes: bool = True
 
 
-def read_csv(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
-    """Read comma-, semicolon- or tab-separated rows. Cells may be quoted, except in tab-separated files.
+class Row(NamedTuple):
+    """The cells of a row and the number of its first line."""
+
+    cells: list[str]
+    number: int
+
+
+def open_table(
+    stream: IO[bytes],
+    path: str | Path,
+    head: bytes,
+    *,
+    format: str = "csv",
+    header: bool | None = None,
+    wanted: Sequence[str] = (),
+    at_once: bool = False,
+) -> Source:
+    """Open a table.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
-    :param labels: Labels that get the first ids.
+    :param head: The first bytes of the file.
+    :param format: ``csv``, ``tsv``, or ``annif`` for texts and subjects without a header.
+    :param header: Whether the first row names the columns. None: guessed.
+    :param wanted: Names of columns that the user or the training data has.
+    :param at_once: Whether to look at one row only if that suffices, for streams.
     """
-    texts, cells, n_blank = [], [], 0
+    dialect = find_dialect(head.decode("utf-8", "replace"), wanted, tabs=format != "csv", quotes=format != "annif")
+    notes: list[str] = []
+    rows = _parse_rows(stream, path, dialect, notes)
+    first = list(islice(rows, 1))
+    if not first:
+        raise DataError("there are no rows", where=str(path), hint="Check that this is the right file")
+    has_header = False if format == "annif" else header
+    if has_header is None:
+        if not (at_once and has_known_names(first[0].cells, wanted)):
+            first += islice(rows, SAMPLE_ROWS)
+        has_header = find_header([row.cells for row in first], wanted, str(path))
+    names = _name_columns(first[0].cells, has_header)
+    if format == "annif":
+        names[:2] = ["text", "labels"]
+
+    def records() -> Iterator[Record]:
+        for row in chain(first[has_header:], rows):
+            yield _to_record(names, row, path)
+
+    source = Source("tsv" if dialect.delimiter == "\t" else "csv", path, records(), names=names, header=has_header)
+    source.notes = notes
+    return source
+
+
+def _name_columns(first: Sequence[str], has_header: bool) -> list[str]:
+    """Return the names of the columns: those of the header, or their numbers from 1."""
+    names = [cell.strip() if has_header and cell.strip() else str(at) for at, cell in enumerate(first, 1)]
+    return [name if names.index(name) == at else f"{name} ({at + 1})" for at, name in enumerate(names)]
+
+
+def _to_record(names: Sequence[str], row: Row, path: str | Path) -> Record:
+    if len(row.cells) != len(names):
+        found = f"{len(row.cells)} cells, but the first row has {len(names)}"
+        raise DataError(found, where=f"{path}:{row.number}:1", hint="Put cells that contain the separator in quotes")
+    return Record(dict(zip(names, row.cells, strict=True)), row.number)
+
+
+def _parse_rows(stream: IO[bytes], path: str | Path, dialect: Dialect, notes: list[str]) -> Iterator[Row]:
+    """Yield the rows that are not blank; a note says how many are."""
+    lines = (line for _, line in read_lines(stream, path, keep_ends=True))
+    start, n_blank = 1, 0  # the first line of a row: a quoted cell may contain line ends
     with _allow_long_cells():
-        for row in _parse_rows(read_lines(stream, path), path):
-            if row is None:
-                n_blank += 1
-            else:
-                texts.append(row[0])
-                cells.append(row[1])
-    names, note = split_cells(cells, _SEPARATORS)
-    notes = (note, f"{n_blank:,} blank rows were skipped") if n_blank else (note,)
-    return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=notes, source=str(path))
+        table = _make_reader(lines, dialect)
+        try:
+            for cells in table:
+                if cells:
+                    yield Row(cells, start)
+                else:
+                    n_blank += 1
+                start = table.line_num + 1
+        except csv.Error as error:
+            hint = "Check the quotes in the row that starts at this line"
+            raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", hint=hint) from error
+    if n_blank:
+        notes.append(f"{n_blank:,} blank rows were skipped")
 
 
-def _parse_rows(lines: Iterator[tuple[int, str]], path: str | Path) -> Iterator[tuple[str, str] | None]:
-    """Yield the text and the labels of each row, or None for a blank row."""
-    number, first = next(lines)
-    delimiter = "\t" if "\t" in first else ";" if first.count(";") > first.count(",") else ","
-    all_lines = (line + "\n" for _, line in chain([(number, first)], lines))
-    has_quotes = delimiter != "\t"
-    table = csv.reader(
-        all_lines,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
-        strict=has_quotes,
-    )
-    start = 1  # the first line of a row: a quoted cell may contain line ends
-    try:
-        header = next(table)
-        names = [name.strip().lower() for name in header]
-        if "text" in names:
-            at = _find_columns(names, f"{path}:1:1")
-        elif len(header) == 2 and names[1] not in _LABEL_COLUMN_NAMES:  # Annif's format: no header; text, labels
-            at = (0, 1)
-            yield header[0], header[1]
-        else:
-            found = f"there is no column named text; the first row is: {', '.join(header)[:80]}"
-            hint = "Add a header: text,labels; or use exactly two columns without a header: text, labels"
-            raise DataError(found, where=f"{path}:1:1", hint=hint)
-        start = table.line_num + 1
-        for row in table:
-            if row and len(row) != len(header):
-                found = f"{len(row)} cells, but the first row has {len(header)}"
-                raise DataError(found, where=f"{path}:{start}:1", hint="Put cells that contain the separator in quotes")
-            yield (row[at[0]], row[at[1]]) if row else None
-            start = table.line_num + 1
-    except csv.Error as error:
-        hint = "Check the quotes in the row that starts at this line"
-        raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", hint=hint) from error
-
-
-def _find_columns(names: Sequence[str], where: str) -> tuple[int, int]:
-    """Return the positions of the text column and of the label column."""
-    label_columns = [names.index(name) for name in _LABEL_COLUMN_NAMES if name in names]
-    if not label_columns:
-        found = f"no column of labels; the columns are: {', '.join(names)}"
-        raise DataError(found, where=where, hint=f"Name the column of labels one of: {', '.join(_LABEL_COLUMN_NAMES)}")
-    return names.index("text"), label_columns[0]
+def _make_reader(lines: Iterator[str], dialect: Dialect) -> Any:
+    if dialect.has_quotes:
+        return csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+    return csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE)
 
 
 @contextmanager
@@ -103,40 +125,50 @@ def _allow_long_cells() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def read_parquet(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
-    """Read the columns ``text`` and ``labels`` of a Parquet file; labels are lists of names, or strings as in CSV.
+def find_dialect(head: str, wanted: Sequence[str] = (), *, tabs: bool = False, quotes: bool = True) -> Dialect:
+    """Find the delimiter, and whether cells are quoted.
 
-    :param stream: The file, decompressed.
-    :param path: Its name, for messages.
-    :param labels: Labels that get the first ids.
+    :param head: The first characters of the file.
+    :param wanted: Names of columns that the user or the training data has.
+    :param tabs: Whether the delimiter is a tab.
+    :param quotes: Whether quotes may have a meaning.
+
+    >>> find_dialect("text;labels\\nred, ripe;fruit\\n")
+    Dialect(delimiter=';', has_quotes=True)
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtra("pyarrow", "parquet", "Reading Parquet") from error
-    try:
-        file = pq.ParquetFile(io.BytesIO(stream.read()))  # needs random access, which a stream does not have
-        schema = file.schema_arrow
-        if "text" not in schema.names:
-            found = f"there is no column named text; the columns are: {', '.join(schema.names)}"
-            raise DataError(found, where=str(path), hint="Rename the column of texts")
-        columns = [schema.names[i] for i in _find_columns(schema.names, str(path))]
-        table = file.read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        hint = "Download or create the file again"
-        raise DataError(f"not a Parquet file, or damaged ({error})", where=str(path), hint=hint) from error
-    texts, cells = (table.column(name).to_pylist() for name in columns)
-    label_type = schema.field(columns[1]).type
-    has_lists = pa.types.is_list(label_type) or pa.types.is_large_list(label_type)
-    for row, (text, cell) in enumerate(zip(texts, cells, strict=True), 1):
-        entries = cell if has_lists else [cell]
-        if not isinstance(text, str) or entries is None or not all(isinstance(name, str) for name in entries):
-            found = "the text or the labels are missing or not strings"
-            raise DataError(found, where=f"{path}: row {row}", hint="Complete the row, or remove it")
-        if has_lists and not all(name.strip() for name in entries):
-            raise DataError("a label is empty", where=f"{path}: row {row}", hint="Remove it")
-    if has_lists:
-        return Dataset.from_pairs(zip(texts, cells, strict=True), known=labels, source=str(path))
-    names, note = split_cells(cells, _SEPARATORS)
-    return Dataset.from_pairs(zip(texts, names, strict=True), known=labels, notes=(note,), source=str(path))
+    head = head.removeprefix("\ufeff")
+    lines = head[: head.rfind("\n") + 1].splitlines(keepends=True) if "\n" in head else [head]
+    ranked = []
+    for delimiter in "\t" if tabs else _DELIMITERS:
+        for has_quotes in (True, False) if delimiter == "\t" and quotes else (quotes,):
+            rows, is_clean = _try_rows(lines, Dialect(delimiter, has_quotes))
+            width = len(rows[0]) if rows else 1
+            even = sum(len(row) == width for row in rows) / max(len(rows), 1)
+            is_prose = head.count(delimiter + " ") > head.count(delimiter) / 2
+            rank = (
+                width > 1 and is_clean,
+                width > 1,
+                bool(rows) and has_known_names(rows[0], wanted),
+                even == 1,
+                not is_prose,
+                even,
+            )
+            ranked.append((rank, Dialect(delimiter, has_quotes)))
+    best = max(ranked, key=lambda pair: pair[0], default=(None, Dialect("\t" if tabs else ",")))[1]
+    if best.delimiter == "\t" and best.has_quotes and not any('"' in line for line in lines):
+        return Dialect("\t", False)  # no sign of quoting
+    return best
+
+
+def _try_rows(lines: Sequence[str], dialect: Dialect) -> tuple[list[list[str]], bool]:
+    """Parse the first lines. Returns the rows before the first error, and whether there was none."""
+    rows: list[list[str]] = []
+    with _allow_long_cells():
+        table = _make_reader(iter(lines), dialect)
+        try:
+            for row in table:
+                if row:
+                    rows.append(row)
+        except csv.Error as error:
+            return rows, "unexpected end" in str(error)  # the last row may be cut
+    return rows, True

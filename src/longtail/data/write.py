@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
-from longtail.data.dataset import Dataset, Labels
-from longtail.data.label_file import LABEL_TABLE_FILE, LABEL_TABLE_HEADER
+from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
+from longtail.data.layout import FIELD_SEPARATOR
+from longtail.data.vocabulary import VOCABULARY_FILE, format_vocabulary
 from longtail.errors import DataError
 from longtail.files import open_atomic
 
@@ -33,15 +34,16 @@ def write(data: Dataset, path: str | Path) -> Path:
 
 
 def write_parts(parts: Mapping[str, Dataset], folder: Path) -> list[Path]:
-    """Write several parts of one corpus to a folder, and a label file if it is needed: all files or none.
+    """Write several parts of one corpus to a folder, and a vocabulary if it is needed: all files or none.
 
     :param parts: The parts by file name, without suffix. They have the same labels.
     :param folder: The folder. It is created if needed; files in it are not replaced.
     :returns: The paths of the parts.
     """
     contents = {folder / f"{name}{_get_suffix(part)}": part for name, part in parts.items()}
-    label_table = _format_label_table(next(iter(parts.values())))
-    paths = [*contents, *([folder / LABEL_TABLE_FILE] if label_table else [])]
+    first = next(iter(parts.values()))
+    vocabulary = format_vocabulary(first.labels) if _needs_vocabulary(first) else ""
+    paths = [*contents, *([folder / VOCABULARY_FILE] if vocabulary else [])]
     for path in paths:
         if path.exists():
             raise DataError("the file already exists", where=str(path), hint="Choose another folder (--out)")
@@ -49,24 +51,15 @@ def write_parts(parts: Mapping[str, Dataset], folder: Path) -> list[Path]:
         streams = [stack.enter_context(open_atomic(path)) for path in paths]
         for stream, part in zip(streams, contents.values(), strict=False):
             _write_samples(part, stream)
-        if label_table:
-            streams[-1].write(label_table.encode())
+        if vocabulary:
+            streams[-1].write(vocabulary.encode())
     return list(contents)
 
 
-def _format_label_table(data: Dataset) -> str:
-    """Format the label file of a data set. Empty if the file of samples contains everything about the labels."""
-    labels = data.labels
-    has_all_names = data.texts is not None or labels.names == Labels.from_count(len(labels)).names
-    if has_all_names and labels.texts is None and labels.parents is None:
-        return ""
-    texts, parents = labels.texts or ("",) * len(labels), labels.parents or ((),) * len(labels)
-    rows = [(name, text, "|".join(broader)) for name, text, broader in zip(labels.names, texts, parents, strict=True)]
-    for cell in (cell for row in rows for cell in row):
-        if re.search("[\t\n\r]", cell):
-            found = f"the label {cell!r} cannot be written to a label file"
-            raise DataError(found, hint="Remove tabs and line ends from it")
-    return "".join("\t".join(row) + "\n" for row in [tuple(LABEL_TABLE_HEADER), *rows])
+def _needs_vocabulary(data: Dataset) -> bool:
+    """Whether the file of samples does not contain everything about the labels."""
+    has_all_names = data.texts is not None or data.labels.names == Labels.from_count(data.n_labels).names
+    return not has_all_names or any(data.labels.columns())
 
 
 def _write_samples(data: Dataset, stream: IO[bytes]) -> None:
@@ -84,7 +77,11 @@ def _get_suffix(data: Dataset) -> str:
 
 def _format_json_row(data: Dataset, row: int) -> str:
     assert data.texts is not None
-    return json.dumps({"text": data.texts[row], "labels": data.get_label_names(row)}, ensure_ascii=False) + "\n"
+    text: Any = data.texts[row]
+    if data.fields:  # an object, so that the fields are found again
+        text = dict(zip(data.fields, text.split(FIELD_SEPARATOR), strict=True))
+    sample = {"id": data.ids[row]} if data.ids else {}
+    return json.dumps({**sample, "text": text, "labels": data.get_label_names(row)}, ensure_ascii=False) + "\n"
 
 
 def _format_xc_row(data: Dataset, row: int) -> str:

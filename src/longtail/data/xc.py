@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import MAX_INT32, make_indptr
-from longtail.data.dataset import Dataset, Labels
+from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
 from longtail.data.xc_parse import ParsedBlock, parse_block
 from longtail.errors import DataError
 from longtail.kernels import map_parallel
@@ -38,8 +39,8 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
     """
     n_samples, n_features, n_labels = _read_header(stream, path)
     if labels is not None and len(labels) != n_labels:
-        found = f"the header says {n_labels:,} labels, but the label file has {len(labels):,}"
-        raise DataError(found, where=f"{path}:1", hint="Use the label file that belongs to this data")
+        found = f"the header says {n_labels:,} labels, but the vocabulary has {len(labels):,}"
+        raise DataError(found, where=f"{path}:1", hint="Use the vocabulary that belongs to this data")
     blocks: list[ParsedBlock] = []
     n_rows = 0
     for block in map_parallel(lambda lines: parse_block(lines, n_features, n_labels), iter_blocks(stream), None):

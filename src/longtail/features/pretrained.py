@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.errors import MissingExtra, SettingError
+from longtail.extras import require
 
 # Short names for weights that are part of a Python package: its module, the folder in it, and what to install.
 PRETRAINED_PACKAGES = {
@@ -26,6 +27,21 @@ def choose_token_settings(encoder: str) -> dict[str, Any]:
     if encoder in SCRATCH_ENCODERS:
         return {"pretrained": None, "special": encoder == "xlnet"}
     return {"pretrained": encoder, "special": encoder not in STATIC_VECTORS}
+
+
+def check_encoder(encoder: str) -> None:
+    """Raise an error if a package or the weights that a text encoder needs are not installed.
+
+    :param encoder: One of ``SCRATCH_ENCODERS``, or a pretrained model as for ``find_pretrained_folder``.
+    """
+    purpose = f'The encoder "{encoder}"'
+    require(purpose, "torch", "tokenizers")
+    if encoder in SCRATCH_ENCODERS:
+        require(purpose, "sentencepiece", *(["transformers"] if encoder == "xlnet" else []))
+        return
+    if encoder not in STATIC_VECTORS:
+        require(purpose, "transformers")
+    find_pretrained_folder(encoder)
 
 
 def find_pretrained_folder(name: str) -> Path:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import make_indptr
-from longtail.data.dataset import Labels
+from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf

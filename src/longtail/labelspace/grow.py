@@ -144,6 +144,28 @@ def build_hierarchy_tree(parents: Sequence[Sequence[str]], names: Sequence[str],
     return build_tree(parent, label)
 
 
+def check_hierarchy(parents: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Raise a ``DataError`` if a parent is not a label, or if a label is its own ancestor.
+
+    :param parents: [n_labels] The names of the parents of each label; the first of them counts, as in the tree.
+    :param names: [n_labels] The names of the labels.
+    """
+    ids = {name: i for i, name in enumerate(names)}
+    for label, of_label in enumerate(parents):
+        if of_label and of_label[0] not in ids:
+            found = f'the parent "{of_label[0]}" of the label "{names[label]}" is not a label'
+            raise DataError(found, hint="Add it to the labels, or remove it from the parents")
+    above = [ids[of_label[0]] if of_label else -1 for of_label in parents]
+    seen_from = [-1] * len(names)  # the label from which each was reached first
+    for start in range(len(names)):
+        label = start
+        while label >= 0 and seen_from[label] < 0:
+            seen_from[label] = start
+            label = above[label]
+        if label >= 0 and seen_from[label] == start:
+            raise DataError(f'the label "{names[label]}" is its own ancestor', hint="Correct the parents of the vocabulary")
+
+
 def compress_tree(tree: LabelTree, steps: int, height: int | None = None) -> LabelTree:
     """Make a deep tree shallow and wide (LightAttention, algorithm 1).
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longtail.data.dataset import Dataset
 from longtail.data.read import read
 from longtail.errors import DataError
 from longtail.features.batches import make_length_batches
@@ -85,7 +84,7 @@ class PretrainResult:
 
 
 def pretrain(
-    data: Dataset | str | Path | Sequence[str],
+    data: Any,
     out: str | Path,
     *,
     progress: Progress | bool | None = None,
@@ -93,7 +92,7 @@ def pretrain(
 ) -> PretrainResult:
     """Train a tokenizer and an XLNet on texts, and save both in a new folder.
 
-    :param data: Texts, or a ``Dataset`` or file of texts; labels are ignored.
+    :param data: Texts, or data in any form that ``longtail.read`` takes; labels are left out.
     :param out: The new folder. Give it as ``encoder`` to the method aplc or secseq.
     :param progress: Whether to show progress bars. None: in terminals and notebooks.
     :param settings: See ``PretrainSettings``, such as width, layers, max_length and epochs.
@@ -129,10 +128,8 @@ def pretrain(
     return PretrainResult(Path(out), len(rows) + len(valid), tokens.n_tokens, -run.best, before, unigram_loss, run.history)
 
 
-def _get_texts(data: Dataset | str | Path | Sequence[str]) -> Sequence[str]:
-    dataset = read(data) if isinstance(data, str | Path) else data
-    if not isinstance(dataset, Dataset):
-        return dataset
+def _get_texts(data: Any) -> Sequence[str]:
+    dataset = read(data, labelled=False)
     if dataset.texts is None:
         raise DataError("pretraining needs texts, these are feature vectors", hint="Give texts")
     return dataset.texts

@@ -85,6 +85,7 @@ def reproduce(
 
 def check_recipe(recipe: Recipe, *, record_values: bool = False) -> None:
     """Raise an error for a recipe that cannot be reproduced, before anything is trained."""
+    recipe.method_spec.build(recipe.seed).pipeline.check_requirements()
     if not recipe.corpus.startswith(BUILTIN):
         find_files(recipe.corpus, str(recipe.path))
     if record_values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import fill
 
 from longtail.comparison.results import Comparison
@@ -15,9 +16,11 @@ _LINE_WIDTH = 110
 _TRIAL_METRICS = ("P@1", "P@5", "PSP@5")
 
 
-def render_plan(plan: Plan, data: str, *, out: str = "MODEL", seed: int = 0, threads: int | None = None) -> str:
+def render_plan(
+    plan: Plan, data: str, *, out: str = "MODEL", seed: int = 0, threads: int | None = None, layout: Sequence[str] = ()
+) -> str:
     """The proposed command with its reason, and a table of all methods."""
-    command = train_command(plan.proposed.spec, data, out, seed=seed, threads=threads)
+    command = train_command(plan.proposed.spec, data, out, seed=seed, threads=threads, layout=layout)
     words = fill(f"{describe_data(plan.profile)} {explain_choice(plan)}", _LINE_WIDTH)
     return "\n\n".join([words, f"    {command}", render_options(plan)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -135,12 +136,20 @@ def _make_option(
     return Option(name, f"P@1 {figures}" if figures else "not measured on such data", cost, minutes, True)
 
 
-def train_command(spec: MethodSpec, data: str, out: str = "MODEL", *, seed: int = 0, threads: int | None = None) -> str:
-    """The command that trains a method.
+def train_command(
+    spec: MethodSpec,
+    data: str,
+    out: str = "MODEL",
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    layout: Sequence[str] = (),
+) -> str:
+    """The command that trains a method; ``layout`` has the options for reading the data.
 
     >>> train_command(MethodSpec("aplc", "minilm-tuned"), "train.jsonl")
     'longtail train train.jsonl --method aplc:minilm-tuned --out MODEL'
     """
-    words = ["longtail", "train", data, "--method", str(spec), "--out", out]
+    words = ["longtail", "train", data, *layout, "--method", str(spec), "--out", out]
     words += [*(["--seed", str(seed)] if seed else []), *(["--threads", str(threads)] if threads else [])]
     return shlex.join(words)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from longtail.data.dataset import Labels
+from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
@@ -44,7 +44,7 @@ class Bundle:
 def save_bundle(bundle: Bundle, folder: str | Path) -> None:
     """Write a bundle, replacing one that may be there."""
     folder = Path(folder)
-    check_target(folder)
+    check_target(folder, overwrite=True)
     existed = folder.is_dir()
     try:
         files = {}
@@ -65,16 +65,40 @@ def save_bundle(bundle: Bundle, folder: str | Path) -> None:
             folder.rmdir()
 
 
-def check_target(folder: Path) -> None:
-    """Raise an error if a bundle cannot or should not be written to a folder."""
+def check_target(folder: Path, *, overwrite: bool) -> None:
+    """Raise an error if a bundle cannot or should not be written to a folder.
+
+    :param folder: The folder.
+    :param overwrite: Whether it may contain a bundle, which is replaced. Other content is never replaced.
+    """
     if folder.exists() and not folder.is_dir():
         raise BundleError("this is a file, but a bundle is a folder", where=str(folder), hint="Choose another name")
     foreign = [path.name for path in folder.iterdir() if not _is_bundle_file(path)] if folder.is_dir() else []
-    if foreign and not (folder / MANIFEST).exists():
-        found = f"the folder is not a bundle and has other files ({foreign[0]}, …)"
+    if not _is_bundle(folder, alone=not foreign):
+        found = f"the folder is not a bundle and has other files ({(*foreign, MANIFEST)[0]}, …)"
         raise BundleError(found, where=str(folder), hint="Choose a new folder")
+    if not overwrite and has_bundle(folder):
+        hint = "Choose another folder, or replace the model with --overwrite (in Python: overwrite=True)"
+        raise BundleError("there is a model here already", where=str(folder), hint=hint)
     if (unwritable := find_unwritable(folder)) is not None:
         raise BundleError("this folder is not writable", where=str(unwritable), hint="Choose another folder")
+
+
+def has_bundle(folder: Path) -> bool:
+    """Whether a folder contains a bundle, intact or damaged."""
+    return (folder / MANIFEST).exists()
+
+
+def _is_bundle(folder: Path, alone: bool) -> bool:
+    """Whether the manifest in a folder is that of a bundle: other programs have files of this name, too.
+
+    Without a manifest, or with a damaged one, the folder counts as a bundle if it has no other files (``alone``).
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return alone
+    return isinstance(manifest, dict) and {"format", "files", "sha256"} <= manifest.keys()
 
 
 def encode_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
@@ -82,14 +106,9 @@ def encode_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     for part, arrays in bundle.arrays.items():
         if arrays:
             yield f"{part}.safetensors", save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    labels = bundle.labels
-    rows = []
-    for i, name in enumerate(labels.names):
-        row: dict[str, Any] = {"name": name}
-        row |= {} if labels.texts is None else {"text": labels.texts[i]}
-        row |= {} if labels.parents is None else {"parents": labels.parents[i]}
-        rows.append(json.dumps(row, ensure_ascii=False) + "\n")
-    yield "labels.jsonl", "".join(rows).encode()
+    columns = {"name": bundle.labels.names, **{COLUMNS[name][0]: column for name, column in bundle.labels.columns()}}
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    yield "labels.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def sign_manifest(manifest: dict[str, Any]) -> bytes:
@@ -208,8 +227,8 @@ def _map_arrays(path: Path) -> State:
 def _read_labels(path: Path) -> Labels:
     rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     first: dict[str, Any] = rows[0] if rows else {}
-    return Labels(
-        tuple(row["name"] for row in rows),
-        tuple(row["text"] for row in rows) if "text" in first else None,
-        tuple(tuple(row["parents"]) for row in rows) if "parents" in first else None,
-    )
+    columns: dict[str, Any] = {}
+    for column, (name, empty) in COLUMNS.items():
+        if name in first:
+            columns[column] = tuple(type(empty)(row[name]) for row in rows)
+    return Labels(tuple(row["name"] for row in rows), **columns)

@@ -38,6 +38,7 @@ class Explanation:
     score: float
     weights_meaning: str
     parts: tuple[Part, ...]  # the most important first; parts without weight are left out
+    uri: str | None = None
 
     @property
     def words(self) -> list[tuple[str, float]]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.dataset import Labels
-from longtail.errors import BundleError, DataError, LongtailError, SettingError, suggest
+from longtail.data.frames import is_tabular
+from longtail.data.labels import Labels
+from longtail.data.layout import Layout, LayoutOptions
+from longtail.data.read import read, read_any
+from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
@@ -26,21 +31,21 @@ from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec
-from longtail.tagger.bundle import Bundle, load_bundle, save_bundle
+from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
-from longtail.tagger.inputs import check_inputs, prepare_data, to_dataset
+from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
 from longtail.topk import NO_LABEL, TopK
 
-Inputs: TypeAlias = Iterable[str] | sp.csr_array | Encoded
 _CONFIGURABLE = ("threads", "device")
 THRESHOLD_K = 100  # labels per validation sample among which the threshold is chosen
 
 
 class Tag(NamedTuple):
-    """A label with its score."""
+    """A label with its score, and its URI if it has one."""
 
     label: str
     score: float
+    uri: str | None = None
 
 
 class Tagger:
@@ -75,12 +80,16 @@ class Tagger:
         self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
         self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
         self.reads_texts = True
+        self.layout = Layout()  # the columns of the training data
         self._labels: Labels | None = None
 
     @classmethod
-    def from_pipeline(cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float) -> Self:
+    def from_pipeline(
+        cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float, layout: Layout | None = None
+    ) -> Self:
         """Build a fitted tagger from a fitted pipeline."""
         tagger = cls.__new__(cls)
+        tagger.layout = layout or Layout()
         tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.threshold = pipeline, labels, reads_texts, threshold
         return tagger
 
@@ -122,26 +131,31 @@ class Tagger:
         labels: Any = None,
         *,
         valid: Any = None,
-        text: str = "text",
         progress: Progress | bool | None = None,
+        **layout: Unpack[LayoutOptions],
     ) -> Self:
         """Fit the features and the model. If it fails, the tagger stays as it was.
 
-        :param data: A ``Dataset``; or texts; or feature vectors; or a data frame.
-        :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a data
-            frame, the column with the labels (None: ``labels``).
+        :param data: Data in any form that ``longtail.read`` takes: a file, a ``Dataset``, texts or feature vectors with
+            their labels, a list of objects, a data frame.
+        :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a file, a
+            list of objects or a data frame, the column or columns with the labels. None: guessed.
         :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. It sets the
             threshold of ``predict_sets`` to the one with the best micro-F1, and stops the training of networks early.
-        :param text: For a data frame, the column with the texts.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
+        :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
-        train, display = to_dataset(data, labels, text=text), resolve_progress(progress)
+        self.pipeline.check_requirements()
+        train, display = read(data, labels, **layout), resolve_progress(progress)
+        columns = replace(train.layout, text=train.fields[: len(train.layout.text)] or train.layout.text)
         pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
         pipeline.model.check_valid(valid)
+        pipeline.model.check_vocabulary(train.labels)
         if valid is not None:
-            column = labels if isinstance(labels, str) else None
-            inputs, known = valid if isinstance(valid, tuple) else (valid, column)
-            inputs, Y = prepare_data(to_dataset(inputs, known, text=text), train.labels, train.texts is not None)
+            is_pair = isinstance(valid, tuple) and not is_tabular(valid)
+            inputs, known = valid if is_pair else (valid, None)
+            read_valid = read_any(inputs, known, layout, trained=columns)
+            inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
             held_out = (inputs, Y[:, : train.n_labels])
         X = pipeline.fit_features(train.inputs, train.Y, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
@@ -150,46 +164,55 @@ class Tagger:
         if encoded is not None:
             threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
         self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
-        self.reads_texts = train.texts is not None
+        self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
         return self
 
-    def encode(self, inputs: Inputs) -> Encoded:
+    def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
+
+        :param inputs: Texts or feature vectors, or data in any form that ``longtail.read`` takes; labels are left out.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
 
         >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose"], [["fruit"], ["flower"]])
         >>> encoded = tagger.encode(["an apple", "nothing known"])
         >>> tagger.predict(encoded, k=1)[0][0].label, tagger.n_unknown(encoded)
         ('fruit', 1)
         """
-        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs))
+        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
 
-    def topk(self, inputs: Inputs, k: int = 5) -> TopK:
-        """Return the ids of the k best labels of each text or feature vector, with their scores."""
-        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs)])
+    def topk(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> TopK:
+        """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
+        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs, **layout)])
 
-    def predict(self, inputs: Inputs, k: int = 5) -> list[list[Tag]]:
-        """Return the k best labels of each text or feature vector, by name."""
-        best, names = self.topk(inputs, k), self.labels.names
+    def predict(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
+        """Return the k best labels of each text or feature vector, by name.
+
+        :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
+            list of objects), whose labels are left out; or what ``encode`` returned.
+        :param k: Number of labels.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+        """
+        best, labels = self.topk(inputs, k, **layout), self.labels
         return [
-            [Tag(names[i], score) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
+            [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
 
-    def predict_sets(self, inputs: Inputs) -> sp.csr_array:
+    def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
         sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
         return sp.vstack(sets, format="csr")
 
-    def n_unknown(self, inputs: Inputs) -> int:
+    def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
         return sum(batch.n_unknown for batch in self._batches(inputs))
 
-    def novelty(self, inputs: Inputs) -> Floats:
+    def novelty(self, inputs: Any) -> Floats:
         """Return how unlike the training data each input is [n]: the share of it that an autoencoder cannot reconstruct."""
         return np.concatenate([self.pipeline.novelty(batch) for batch in self._batches(inputs)])
 
     def explain(self, sample: str | sp.csr_array, label: str | None = None) -> Explanation:
-        """Explain why a text or feature vector gets a label; None: its best label.
+        """Explain why a text or feature vector gets a label, given by name or URI; None: its best label.
 
         >>> texts, labels = ["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]]
         >>> tagger = Tagger("ovr", min_df=1, ngrams=1).fit(texts, labels)
@@ -199,9 +222,9 @@ class Tagger:
         if label is None:
             return self.explain_topk(sample, 1)[0]
         labels, encoded = self.labels, self._encode_one(sample)
-        if label not in labels.ids:
+        if label not in labels.keys:
             raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
-        number = labels.ids[label]
+        number = labels.keys[label]
         if not self.model.label_counts[number]:
             hint = "It is never predicted, so there is nothing to explain"
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
@@ -221,7 +244,7 @@ class Tagger:
         *,
         ks: Sequence[int] = DEFAULT_KS,
         propensity: tuple[float, float] = DEFAULT_PROPENSITY,
-        text: str = "text",
+        **layout: Unpack[LayoutOptions],
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
 
@@ -229,9 +252,9 @@ class Tagger:
         :param labels: Labels as for ``fit``.
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
-        :param text: For a data frame, the column with the texts.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        inputs, Y = prepare_data(to_dataset(data, labels, text=text), self.labels, self.reads_texts)
+        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         best, sets = [], []
         for batch in self.pipeline.encode_batches(inputs):
             best.append(self.model.topk(batch.X, max(ks)))
@@ -254,12 +277,21 @@ class Tagger:
         self.pipeline.configure(**machine)
         return self
 
-    def save(self, folder: str | Path) -> None:
-        """Write the tagger to a folder, replacing a bundle that may be there."""
+    def save(self, folder: str | Path, *, overwrite: bool | None = None) -> None:
+        """Write the tagger to a folder.
+
+        :param folder: The folder. It is created if needed; content other than a saved tagger is never replaced.
+        :param overwrite: Whether a saved tagger in it is replaced: True: yes; False: no, that is an error; None: yes, with a
+            warning, so that no training is lost at its end, and no model is replaced unnoticed.
+        """
         from longtail import __version__
 
+        check_target(Path(folder), overwrite=overwrite is not False)
+        if overwrite is None and has_bundle(Path(folder)):
+            message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
+            warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
-        about |= {"reads_texts": self.reads_texts, "threshold": self.threshold}
+        about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
         save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
 
     def summary(self) -> dict[str, str]:
@@ -285,12 +317,14 @@ class Tagger:
     def _repr_html_(self) -> str:
         return format_table(self.summary().items(), ("Tagger", "fitted" if self.is_fitted else "not fitted"))
 
-    def _check(self, inputs: Any) -> list[str] | sp.csr_array:
+    def _check(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> list[str] | sp.csr_array:
         _ = self.labels  # an error before ``fit``
-        return check_inputs(inputs, self.reads_texts)
+        return check_inputs(read_inputs(inputs, self.reads_texts, self.layout, **layout), self.reads_texts)
 
-    def _batches(self, inputs: Inputs) -> Iterator[Encoded]:
-        return iter([inputs]) if isinstance(inputs, Encoded) else self.pipeline.encode_batches(self._check(inputs))
+    def _batches(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Iterator[Encoded]:
+        if isinstance(inputs, Encoded):
+            return iter([inputs])
+        return self.pipeline.encode_batches(self._check(inputs, **layout))
 
     def _encode_one(self, sample: Any) -> Encoded:
         inputs = [sample] if isinstance(sample, str) else np.atleast_2d(sample) if isinstance(sample, np.ndarray) else sample
@@ -301,7 +335,8 @@ class Tagger:
 
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
         parts = build_parts(sample.inputs[0] if self.reads_texts else sample.inputs, self.pipeline.explain(sample, label))
-        return Explanation(self.labels.names[label], score, self.model.weights_meaning, parts)
+        name, uri = self.labels.names[label], self.labels.get_uri(label)
+        return Explanation(name, score, self.model.weights_meaning, parts, uri)
 
 
 def load(folder: str | Path) -> Tagger:
@@ -313,7 +348,8 @@ def load(folder: str | Path) -> Tagger:
     about = bundle.about
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
-        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]))
+        layout = Layout.from_columns(about.get("columns", {}))
+        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"
         raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error

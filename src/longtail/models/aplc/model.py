@@ -13,8 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
-from longtail.errors import MissingExtra
-from longtail.features.pretrained import choose_token_settings
+from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.token_rows import TokenRows, drop_each_word
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats, Longs
@@ -54,6 +53,7 @@ class Aplc(AplcSettings, Model):
     """
 
     input = "texts"
+    packages = ("torch",)
     weights_meaning = LOSS_OF_LOG_ODDS
     presets: ClassVar = {
         "best": {},
@@ -83,11 +83,14 @@ class Aplc(AplcSettings, Model):
         """The probability of the label, by eq. 2."""
         return "probability"
 
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that ``fit`` needs are not installed."""
+        super().check_requirements()
+        check_encoder(self.encoder)
+
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        try:
-            from longtail.models.aplc.training import fit_aplc
-        except ImportError as error:
-            raise MissingExtra("torch", "nn", "Training aplc") from error
+        from longtail.models.aplc.training import fit_aplc
+
         plan = self.plan(self.n_samples, self.n_seen)
         self.tokens = self._make_tokens()
         rows: Any = self.tokens.fit_transform(X, progress)

@@ -30,8 +30,8 @@ Places = dict[int, list[tuple[int, int]]]  # label -> the characters [start, end
 class Mentions:
     """P(l | the name of l occurs in the text), estimated on training data. Labels that are not mentioned get no score.
 
-    A label is also mentioned by its name without brackets, and by the parts of its name between ``--`` or ``::``. Words are
-    compared in lower case and without English plural endings.
+    A label is also mentioned by its other names, by its name without brackets, and by the parts of its name between ``--``
+    or ``::``. Words are compared in lower case and without English plural endings.
 
     >>> names, Y = ["apples", "roses (flowers)"], sp.csr_array(np.array([[1, 0], [0, 1], [0, 1]]))
     >>> mentions = Mentions(names).fit(["An apple.", "Two roses", "A rose and an apple"], Y)
@@ -39,12 +39,14 @@ class Mentions:
     ([[1]], {1: [(3, 7)]})
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        """Index the forms of the label names."""
+    def __init__(self, names: Sequence[str], alt_names: Sequence[Sequence[str]] | None = None) -> None:
+        """Index the forms of the label names, and of their other names if there are any."""
         self.names = list(names)
+        self.alt_names = None if alt_names is None else [list(others) for others in alt_names]
         forms: dict[str, set[int]] = {}
         for label, name in enumerate(self.names):
-            for form in {name, _BRACKETS.sub(" ", name), *_SEPARATOR.split(name)}:
+            others = () if self.alt_names is None else self.alt_names[label]
+            for form in {name, _BRACKETS.sub(" ", name), *_SEPARATOR.split(name), *others}:
                 words = [strip_plural(word) for word in _WORD.findall(form)]
                 if words:
                     forms.setdefault(" ".join(words), set()).add(label)
@@ -90,12 +92,14 @@ class Mentions:
 
     def state(self) -> State:
         """Return names and probabilities as plain arrays."""
-        return {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8), "probability": self.probability}
+        parts = {"names": self.names} | ({} if self.alt_names is None else {"alt_names": self.alt_names})
+        arrays = {name: np.frombuffer(json.dumps(part).encode(), np.uint8) for name, part in parts.items()}
+        return {**arrays, "probability": self.probability}
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore from what ``state`` returned."""
-        out = cls(json.loads(bytes(state["names"])))
+        out = cls(*(json.loads(bytes(state[name])) for name in ("names", "alt_names") if name in state))
         out.probability = state["probability"]
         return out
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from longtail.csr import check_features
 from longtail.data.holdout import split_holdout
+from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.extractor import Encoded
 from longtail.features.mlp import compute_secant_slope
@@ -78,6 +79,16 @@ class Blend(BlendSettings, Model):
             for spec in self._parse_members(self.members):
                 Pipeline(spec, seed=self.seed, threads=self.threads)
 
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that a member needs are not installed."""
+        for spec in () if self.members is None else self._parse_members(self.members):
+            Pipeline(spec).check_requirements()
+
+    def check_vocabulary(self, labels: Labels | None) -> None:
+        """Raise an error if a member needs something about the labels that is not known."""
+        for spec in () if self.members is None else self._parse_members(self.members):
+            Pipeline(spec).model.check_vocabulary(labels)
+
     def configure(self, **machine: Any) -> None:
         """Change settings of the machine, also those of the members."""
         super().configure(**machine)
@@ -105,6 +116,8 @@ class Blend(BlendSettings, Model):
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         reads_texts = not sp.issparse(X)
         specs = self.choose_members(reads_texts)
+        for spec in specs:  # before the first of them is fitted
+            Pipeline(spec).check_requirements()
         if valid is None:
             inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
         else:
@@ -113,7 +126,7 @@ class Blend(BlendSettings, Model):
         self.label_ids = [np.arange(Y.shape[1], dtype=np.int32)] * len(specs)
         self.mentions = None
         if self.label_names and self.labels is not None and reads_texts:
-            self.mentions = Mentions(self.labels.names).fit(inputs, known)
+            self.mentions = Mentions(self.labels.names, self.labels.alt_names).fit(inputs, known)
         self.fit_weights(*(held_out or (X, Y)))  # too few samples to hold some out: those of the members
         if valid is None and self.refit:
             self.pipelines = [self._fit_member(spec, X, Y, None, progress) for spec in specs]

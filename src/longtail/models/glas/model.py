@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.data.holdout import split_holdout
-from longtail.errors import MissingExtra
 from longtail.features.mlp import Mlp
 from longtail.kernels import Floats, Ints
 from longtail.linear.quantised import QuantisedTable
@@ -42,6 +41,7 @@ class Glas(GlasSettings, Model):
     [0, 0, 1, 1]
     """
 
+    packages = ("torch",)
     presets: ClassVar = {
         "best": {"ngrams": 1},  # word pairs make E several times as large and did not help
         "paper": {
@@ -67,10 +67,8 @@ class Glas(GlasSettings, Model):
         return "probability" if self.plan(n_samples, n_seen).loss == "bce" else "margin"
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        try:
-            from longtail.models.glas.training import fit_glas
-        except ImportError as error:
-            raise MissingExtra("torch", "nn", "Training glas") from error
+        from longtail.models.glas.training import fit_glas
+
         plan = self.plan(self.n_samples, self.n_seen)
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed)
@@ -79,7 +77,8 @@ class Glas(GlasSettings, Model):
         self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
         vectors = np.hstack([weights.V, weights.bias[:, None]])[self.seen]
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
-        self.index = LabelIndex.build(vectors, queries=self._embed(X[:_N_INDEX_QUERIES]), seed=self.seed)
+        some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
+        self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
 
     def _embed(self, X: sp.csr_array) -> Floats:
         """Return φ(x) of each sample, and a 1 that is multiplied by the label's bias [n, dim + 1]."""

@@ -20,7 +20,7 @@ from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_l
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
-from longtail.models.lightattention.word_vectors import load_word_vectors
+from longtail.models.lightattention.word_vectors import check_word_vectors, load_word_vectors
 from longtail.models.lightattention.words import Vocabulary
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
@@ -55,6 +55,7 @@ class LightAttention(LightAttentionSettings, Model):
     """
 
     input = "texts"
+    packages = ("torch",)
     weights_meaning = "share of the label's attention that each word has"
     presets: ClassVar = {
         "best": {},
@@ -93,12 +94,16 @@ class LightAttention(LightAttentionSettings, Model):
     def _plan(self) -> LightAttentionPlan:
         return self.plan(self.n_samples, self.n_seen)
 
+    def check_requirements(self) -> None:
+        """Raise an error if a package or word vectors that ``fit`` needs are missing."""
+        super().check_requirements()
+        if self.word_vectors is not None:
+            check_word_vectors(self.word_vectors)
+
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        try:
-            from longtail.models.lightattention.state import networks_to_state
-            from longtail.models.lightattention.training import TreeTrainer
-        except ImportError as error:
-            raise MissingExtra("torch", "nn", "Training lightattention") from error
+        from longtail.models.lightattention.state import networks_to_state
+        from longtail.models.lightattention.training import TreeTrainer
+
         plan = self._plan()
         self.vocabulary = Vocabulary(max_length=self.max_length, threads=self.threads).fit(X, progress)
         tfidf = self.vocabulary.tfidf.transform(X)

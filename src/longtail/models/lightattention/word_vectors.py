@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import DataError, SettingError
+from longtail.extras import require
 from longtail.features.pretrained import STATIC_VECTORS, find_pretrained_folder
 from longtail.features.tokens import Tokens
 from longtail.files import open_read, read_lines
@@ -35,15 +36,22 @@ def load_word_vectors(source: str, words: Sequence[str], seed: int = 0) -> Float
     return vectors
 
 
+def check_word_vectors(source: str) -> None:
+    """Raise an error if there is no such file or package."""
+    if source in STATIC_VECTORS:
+        require(f'Word vectors by "{source}"', "tokenizers")
+        find_pretrained_folder(source)
+    elif not Path(source).exists():
+        hint = f"Use a file in the text format of GloVe or word2vec, or one of: {', '.join(STATIC_VECTORS)}"
+        raise SettingError(f'word_vectors is "{source}", and there is no such file', hint=hint)
+
+
 def read_word_vectors(path: str | Path, words: Sequence[str]) -> Floats:
     """Read the vectors of words [n, d] from a file; 0 for words that it does not have.
 
     If the file has a word only with capital letters, that vector is used. Words in the file may contain spaces, as a few
     of GloVe's do.
     """
-    if not Path(path).exists():
-        hint = f"Use a file in the text format of GloVe or word2vec, or one of: {', '.join(STATIC_VECTORS)}"
-        raise SettingError(f'word_vectors is "{path}", and there is no such file', hint=hint)
     index = {word: number for number, word in enumerate(words)}
     vectors = np.zeros((0, 0), np.float32)
     has_vector, is_exact = np.zeros(len(words), bool), np.zeros(len(words), bool)

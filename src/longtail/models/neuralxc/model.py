@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.data.holdout import split_holdout
-from longtail.errors import MissingExtra
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.kernels import Floats, Ints
@@ -41,6 +40,7 @@ class NeuralXC(NeuralXCSettings, Model):
     [0, 0, 1, 1]
     """
 
+    packages = ("torch",)
     presets: ClassVar = {
         "best": {"ngrams": 1},  # word pairs make the first layer several times as large and did not help
         "paper": {
@@ -65,10 +65,8 @@ class NeuralXC(NeuralXCSettings, Model):
         return "probability"
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        try:
-            from longtail.models.neuralxc.training import fit_neuralxc
-        except ImportError as error:
-            raise MissingExtra("torch", "nn", "Training neuralxc") from error
+        from longtail.models.neuralxc.training import fit_neuralxc
+
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed)
@@ -78,7 +76,8 @@ class NeuralXC(NeuralXCSettings, Model):
             self.autoencoder = self.autoencoder.refit_decoder(X)
         self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
         vectors = vectors[self.seen].astype(np.float16).astype(np.float32)  # rounded as in the saved model
-        self.index = LabelIndex.build(vectors, queries=self._embed(X[:_N_INDEX_QUERIES]), seed=self.seed)
+        some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
+        self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
 
     def _embed(self, X: sp.csr_array) -> Floats:
         """Return the input of the last layer of ψₒ, and a 1 that is multiplied by the label's bias [n, h + 1]."""

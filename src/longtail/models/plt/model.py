@@ -8,12 +8,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.features.mlp import compute_secant_slope
 from longtail.features.text import PLAIN_WORDS
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import embed_by_cooccurrence, embed_by_samples, embed_by_text, pifa
-from longtail.labelspace.grow import build_balanced_tree, build_hierarchy_tree, build_huffman_tree, build_k_means_tree
+from longtail.labelspace.grow import (
+    build_balanced_tree,
+    build_hierarchy_tree,
+    build_huffman_tree,
+    build_k_means_tree,
+    check_hierarchy,
+)
 from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer, NodeWeights
@@ -92,6 +99,15 @@ class LabelTrees(LabelTreesSettings, Model):
         """One tree, with a C that needs no trial."""
         return {"C": self.C or DEFAULT_C[self.loss], "n_trees": 1, "tail": 0.0}
 
+    def check_vocabulary(self, labels: Labels | None) -> None:
+        """Raise an error if tree="parents" and the parents of the labels are not known or contradict each other."""
+        if self.tree != "parents":
+            return
+        if labels is None or labels.parents is None:
+            hint = "Read the data with a vocabulary that has them: SKOS, or a table with the columns name and parents"
+            raise SettingError("tree=parents needs the parents of the labels", hint=hint)
+        check_hierarchy(labels.parents, labels.names)
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
         plan = self.plan(len(labels))
@@ -125,9 +141,7 @@ class LabelTrees(LabelTreesSettings, Model):
         if plan.tree == "huffman":
             return build_huffman_tree(self.label_counts)
         if plan.tree == "parents":
-            if self.labels is None or self.labels.parents is None:
-                hint = "Put a file labels.tsv with the columns name, text and parents next to the data"
-                raise SettingError("tree=parents needs the parents of the labels", hint=hint)
+            assert self.labels is not None and self.labels.parents is not None  # see ``check_vocabulary``
             return build_hierarchy_tree(self.labels.parents, self.labels.names, labels)
         fanout, seed = plan.fanouts[number], self.seed + number
         if plan.tree == "k-means":

@@ -32,7 +32,7 @@ class LabelTreesSettings(LossSettings):
 
     tree: str | None = setting(
         "Tree over the labels: k-means (clusters of any size), balanced (clusters of equal size), huffman (frequent labels"
-        " near the root) or parents (the hierarchy of the label file). None: k-means, above 131,072 labels balanced.",
+        " near the root) or parents (the hierarchy of the vocabulary). None: k-means, above 131,072 labels balanced.",
         default=None,
         paper="balanced (Parabel, XR-Linear), k-means (Bonsai)",
         choices=_TREES,

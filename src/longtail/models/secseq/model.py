@@ -12,8 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
-from longtail.errors import MissingExtra
-from longtail.features.pretrained import choose_token_settings
+from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
 from longtail.kernels import Floats
@@ -69,6 +68,7 @@ class SecSeq(SecSeqSettings, Model):
     """
 
     input = "texts"
+    packages = ("torch",)
     presets: ClassVar = {
         "best": {},
         "paper": _PAPER,
@@ -95,11 +95,15 @@ class SecSeq(SecSeqSettings, Model):
         """What the weights of an explanation mean."""
         return LOSS_OF_SCORE
 
+    def check_requirements(self) -> None:
+        """Raise an error if a package or pretrained weights that ``fit`` needs are not installed."""
+        super().check_requirements()
+        if self.encoder != WORDS:
+            check_encoder(self.encoder)
+
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        try:
-            from longtail.models.secseq.training import fit_tree
-        except ImportError as error:
-            raise MissingExtra("torch", "nn", "Training secseq") from error
+        from longtail.models.secseq.training import fit_tree
+
         plan = self.plan(self.n_samples, self.n_seen)
         self.features = self._make_features()
         X = self._mask_digits(X)
