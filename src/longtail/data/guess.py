@@ -60,21 +60,22 @@ class Columns:
         return (*self.text, *self.categories, *self.labels, *((self.id,) if self.id else ()))
 
 
-def find_columns(source: Source, layout: Layout, *, labelled: bool = True, trained: Layout | None = None) -> Columns:
+def find_columns(
+    source: Source, layout: Layout, *, labelled: bool = True, trained: Layout | None = None, at_once: bool = False
+) -> Columns:
     """Find the columns of texts, labels, categories and ids.
 
     :param source: The source.
     :param layout: What the user says about them.
     :param labelled: Whether there must be labels.
     :param trained: The columns that a tagger was trained on: used if the source has them and the user says nothing.
+    :param at_once: Whether to look at one record only, if names decide: an answer need not wait for more.
     """
     trained = trained if trained and source.format not in _FIXED_FORMATS else Layout()
-    if not labelled and (known := source.peek(1)) and _has_text(source.names, known[0].values, layout, trained):
-        pass  # names decide, so that an answer need not wait for more records
-    else:
+    first = source.peek(1)[0]
+    if not at_once or not _has_text(source.names, first.values, layout, trained):
         source.peek(SAMPLE_ROWS)
-    finder = _Finder(source, layout, labelled)
-    return finder.find(trained)
+    return _Finder(source, layout, labelled).find(trained)
 
 
 def _has_text(names: Sequence[str], values: Mapping[str, Any], layout: Layout, trained: Layout) -> bool:
@@ -139,7 +140,7 @@ class _Finder:
         alike = [other for other in self.names if other.strip().casefold() == name.casefold()]
         if len(alike) == 1:
             return alike[0]
-        if name.isdigit() and 1 <= int(name) <= len(self.names) and self.source.unit:
+        if name.isdigit() and 1 <= int(name) <= len(self.names) and self.source.header is not None:
             return self.names[int(name) - 1]
         hint = f"{suggest(name, self.names)}. Set {name_option(option)}"
         raise DataError(f'there is no column "{name}"', where=self.where, hint=hint)
