@@ -29,7 +29,7 @@ ID_NAMES = ("id", "_id", "doc_id", "docid", "document_id", "identifier", "uid", 
 _AMBIGUOUS_NAMES = {"subject", "topic", "code", "codes", "target", "targets"}  # of labels only if the values recur
 _KNOWN_NAMES = {*TEXT_NAMES, *LABEL_NAMES, *MAYBE_LABEL_NAMES, *ID_NAMES}
 _FIXED_FORMATS = ("lines", "fasttext", "pair")  # whose columns have no names
-_FEW = 5  # rows, enough to conclude something from how long they are
+_FEW = 10  # rows, enough to conclude something from how long they are
 _MANY = 20  # rows, enough to conclude something from what does not recur
 _MAX_NAME_WORDS, _MAX_NAME_LENGTH = 4, 40  # of the name of a column
 _MORE_WORDS = 2.0  # a text column has at least this many times as many words as any other
@@ -60,21 +60,22 @@ class Columns:
         return (*self.text, *self.categories, *self.labels, *((self.id,) if self.id else ()))
 
 
-def find_columns(source: Source, layout: Layout, *, labelled: bool = True, trained: Layout | None = None) -> Columns:
+def find_columns(
+    source: Source, layout: Layout, *, labelled: bool = True, trained: Layout | None = None, at_once: bool = False
+) -> Columns:
     """Find the columns of texts, labels, categories and ids.
 
     :param source: The source.
     :param layout: What the user says about them.
     :param labelled: Whether there must be labels.
     :param trained: The columns that a tagger was trained on: used if the source has them and the user says nothing.
+    :param at_once: Whether to look at one record only, if names decide: an answer need not wait for more.
     """
     trained = trained if trained and source.format not in _FIXED_FORMATS else Layout()
-    if not labelled and (known := source.peek(1)) and _has_text(source.names, known[0].values, layout, trained):
-        pass  # names decide, so that an answer need not wait for more records
-    else:
+    first = source.peek(1)[0]
+    if not at_once or not _has_text(source.names, first.values, layout, trained):
         source.peek(SAMPLE_ROWS)
-    finder = _Finder(source, layout, labelled)
-    return finder.find(trained)
+    return _Finder(source, layout, labelled).find(trained)
 
 
 def _has_text(names: Sequence[str], values: Mapping[str, Any], layout: Layout, trained: Layout) -> bool:
@@ -139,7 +140,7 @@ class _Finder:
         alike = [other for other in self.names if other.strip().casefold() == name.casefold()]
         if len(alike) == 1:
             return alike[0]
-        if name.isdigit() and 1 <= int(name) <= len(self.names) and self.source.unit:
+        if name.isdigit() and 1 <= int(name) <= len(self.names) and self.source.header is not None:
             return self.names[int(name) - 1]
         hint = f"{suggest(name, self.names)}. Set {name_option(option)}"
         raise DataError(f'there is no column "{name}"', where=self.where, hint=hint)
@@ -181,7 +182,8 @@ class _Finder:
         rest = self._rest(taken)
         if (name := _find_name(rest, TEXT_NAMES)) is not None:
             return name
-        words = sorted(((_count_words(cells), name) for name in rest if (cells := self._cells(name))), reverse=True)
+        parts = {name: _split_lists(cells) for name in rest if (cells := self._cells(name))}
+        words = sorted(((_count_words(cells), name) for name, cells in parts.items()), reverse=True)
         if words and (len(words) == 1 or words[0][0] >= _MORE_WORDS * words[1][0]):
             cells = self._cells(words[0][1])
             is_varied = len(set(cells)) >= len(cells) / 2 or len(cells) < _MANY
@@ -290,6 +292,11 @@ def _find_name(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 def _normalise(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().casefold())
+
+
+def _split_lists(cells: Sequence[str]) -> list[str]:
+    """Split cells at characters that separate labels but seldom occur in texts: a long list of labels is not a text."""
+    return [part for cell in cells for part in re.split(r"[|;\t]", cell) if part.strip()] or list(cells)
 
 
 def _count_words(cells: Sequence[str]) -> float:

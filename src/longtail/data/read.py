@@ -122,11 +122,12 @@ def stream_samples(path: str | Path, layout: Layout, *, trained: Layout | None, 
     if str(path).startswith(BUILTIN):
         yield from map(Sample, read(path).texts or ())
         return
-    with _open_source(path, layout, trained, labelled=False, at_once=is_endless(path)) as source:
+    at_once = is_endless(path)
+    with _open_source(path, layout, trained, labelled=False, at_once=at_once) as source:
         if isinstance(source, Dataset):
             hint = "Pass texts, or use a tagger that was trained on feature vectors"
             raise DataError("this file has feature vectors, and the tagger reads texts", where=str(path), hint=hint)
-        yield from read_samples(source, layout, trained, notes)
+        yield from read_samples(source, layout, trained, notes, at_once=at_once)
 
 
 @contextmanager

@@ -30,17 +30,20 @@ class Sample(NamedTuple):
     id: str | None = None
 
 
-def read_samples(source: Source, layout: Layout, trained: Layout | None, notes: list[str]) -> Iterator[Sample]:
+def read_samples(
+    source: Source, layout: Layout, trained: Layout | None, notes: list[str], *, at_once: bool = False
+) -> Iterator[Sample]:
     """Read texts one by one; labels are left out.
 
     :param source: The source.
     :param layout: What the user says about its columns.
     :param trained: The columns that a tagger was trained on.
     :param notes: What was guessed is added here before the first sample, what was repaired after the last.
+    :param at_once: Whether the source may be endless, so that a sample must not wait for the next ones.
     """
     if not source.peek(1):
         return  # no texts in, no answers out
-    columns = find_columns(source, layout, labelled=False, trained=trained)
+    columns = find_columns(source, layout, labelled=False, trained=trained, at_once=at_once)
     notes += _describe(source, columns, None)
     reader = _RecordReader(source, columns)
     for record in source.select(columns.used):
