@@ -45,7 +45,7 @@ def build_blocks(train: Sequence[str], held: Sequence[str], language: str | None
 def list_mixtures(blocks: Blocks) -> list[dict[str, float]]:
     """The weights of the blocks of each representation."""
     alone: list[dict[str, float]] = [{name: 1} for name in blocks]
-    return [*alone, *({name: 1, "subwords": w} for name in dict.fromkeys(("words", list(blocks)[-1])) for w in (0.5, 1, 2))]
+    return [*alone, *({name: 1, "subwords": w} for name in dict.fromkeys(("words", list(blocks)[-1])) for w in (1, 2, 3))]
 
 
 def main() -> None:
