@@ -53,6 +53,30 @@ def test_the_paper_preset_has_the_settings_of_the_nearest_corpus() -> None:
     assert model.set_params(batch=3).plan(15_539, 3_993).batch == 3  # a given value is used
 
 
+def test_only_a_bag_reads_whole_texts_and_weighs_tokens() -> None:
+    for encoder, expected in (("bag", (None, "tfidf")), ("gru", (256, "mean")), ("wordllama", (256, "mean"))):
+        plan = AplcSettings(encoder=encoder).plan(100, 4)
+        assert (plan.max_length, plan.token_weights) == expected
+    plan = AplcSettings(max_length=99, token_weights="mean").plan(100, 4)
+    assert (plan.max_length, plan.token_weights) == (99, "mean")
+
+
+def test_the_presets_of_the_paper_and_of_minilm_have_no_biases() -> None:
+    with_bias = [name for name in Aplc.presets if Aplc(**Aplc.preset(name)).bias]
+    assert with_bias == ["best"]
+
+
+def test_a_bag_reads_a_long_text_to_its_end() -> None:
+    """The only word that matters is the last of 2,000."""
+    texts = ["the of " * 1000 + fruit for fruit in ("apple", "pear") * 12]
+    Y = np.array([[1, 0], [0, 1]] * 12)
+    model = Aplc(**QUICK, holdout=0, dropout=0.0, epochs=60).fit(texts, Y)
+    assert model.topk(texts[:2], 1).ids.ravel().tolist() == [0, 1]
+    assert model.explain(texts[0], 0)[1][-1] == len(texts[0])  # the last word is explained, too
+    restored = Aplc(**QUICK, holdout=0, dropout=0.0, epochs=60).restore(model.state())
+    assert np.array_equal(restored.topk(texts[:2], 2).scores, model.topk(texts[:2], 2).scores)
+
+
 def test_clusters_are_of_equal_size_unless_the_head_has_a_share() -> None:
     counts = np.arange(100, 0, -1, dtype=np.int32)
     assert partition_sizes(counts, 1000, n_clusters=4, head_share=None) == [25] * 4

@@ -17,7 +17,13 @@ from torch.nn.functional import binary_cross_entropy, layer_norm
 from longtail.errors import SettingError
 from longtail.models.aplc import head as aplc_head
 from longtail.models.aplc.head import AplcHead, chain_logits
-from longtail.models.aplc.partition import Partition, count_parameters, partition_at_ranks, partition_by_shares
+from longtail.models.aplc.partition import (
+    ClusterLogOdds,
+    Partition,
+    count_parameters,
+    partition_at_ranks,
+    partition_by_shares,
+)
 from longtail.models.aplc.search import ClusterSearch
 from longtail.nn.losses import iterate_blocks, list_positives
 
@@ -25,9 +31,11 @@ COUNTS = [2, 9, 0, 3, 3, 8, 1, 1, 1, 5]  # head 1, 5, 9; tails 0, 3, 4 and 6, 7,
 D = 16
 
 
-def make_head(**settings: Any) -> AplcHead:
+def make_head(*, with_bias: bool = True, **settings: Any) -> AplcHead:
     torch.manual_seed(0)
-    head = AplcHead(D, partition_at_ranks(COUNTS, [3, 6, 9]), **settings)
+    partition = partition_at_ranks(COUNTS, [3, 6, 9])
+    log_odds = ClusterLogOdds.count(partition, label_sets(0, 20)) if with_bias else None
+    head = AplcHead(D, partition, log_odds=log_odds, **settings)
     with torch.no_grad():  # LayerNorm as it may be after training
         for tail in head.tails:
             tail.norm.weight.uniform_(0.5, 2)
@@ -44,11 +52,11 @@ def label_sets(seed: int, n: int) -> sp.csr_array:
 
 def reference_probabilities(head: AplcHead, H: Tensor) -> tuple[Tensor, Tensor]:
     """Eq. 2 for all labels at once, in the order of the partition; and the probabilities of the clusters."""
-    clusters = (H @ head.clusters.T).sigmoid()  # [B, K]
-    parts = [(H @ head.vectors.T).sigmoid()]
+    clusters = (H @ head.clusters.T + head.cluster_bias).sigmoid()  # [B, K]
+    parts = [(H @ head.vectors.T + head.bias).sigmoid()]
     for t, tail in enumerate(head.tails):
         P = layer_norm(H @ tail.project.weight.T, tail.norm.normalized_shape, tail.norm.weight, tail.norm.bias).relu()
-        parts.append(clusters[:, t, None] * (P @ tail.vectors.T).sigmoid())
+        parts.append(clusters[:, t, None] * (P @ tail.vectors.T + tail.bias).sigmoid())
     return torch.cat(parts, 1), clusters
 
 
@@ -120,7 +128,7 @@ def test_probabilities_follow_the_chain_rule() -> None:
     assert torch.equal(labels, head.order) and torch.allclose(p, right, atol=1e-6)
     for t, tail in enumerate(head.tails, 1):
         mine = slice(int(head.starts[t]), int(head.starts[t + 1]))
-        given_the_tail = (tail(H) @ tail.vectors.T).sigmoid()
+        given_the_tail = (tail(H) @ tail.vectors.T + tail.bias).sigmoid()
         assert torch.allclose(p[:, mine].sum(1), clusters[:, t - 1] * given_the_tail.sum(1), atol=1e-6)
         assert (p[:, mine] <= clusters[:, t - 1, None]).all()  # the bound that lets search skip tails
 
@@ -153,7 +161,7 @@ def test_log_probabilities_in_half_precision(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_large_logits_give_right_losses_and_finite_gradients(dtype: torch.dtype, sign: int) -> None:
     """All logits are ±60: a label of the head costs 60 if it should be otherwise, one of a tail 60 − log 2 or 120."""
-    head = make_head()
+    head = make_head(with_bias=False)
     with torch.no_grad():
         for V in (head.vectors, head.clusters):
             V.fill_(sign * 60 / D)
@@ -262,6 +270,26 @@ def test_labels_of_head_and_tails_can_be_learned(cluster_negatives: bool) -> Non
         optimizer.step()
     right = np.take_along_axis(Y, head.topk(H, 2).ids.astype(np.int64), axis=1).mean()
     assert right > 0.97
+
+
+def test_biases_start_at_the_log_odds_of_the_training_data() -> None:
+    """For a text vector of 0, the probabilities are the shares of the training samples, up to half a sample."""
+    head, Y = make_head(), label_sets(0, 20)
+    with torch.no_grad():
+        for tail in head.tails:
+            tail.norm.bias.zero_()  # so that the tails see 0, too
+    labels, z = (torch.cat(parts, -1) for parts in zip(*head.logits(torch.zeros(1, D)), strict=True))
+    shares = np.asarray(Y.sum(0)).ravel()[labels] / 20
+    assert np.allclose(z.sigmoid()[0], shares, atol=0.03)
+
+
+def test_without_log_odds_there_is_no_bias() -> None:
+    head, H, Y = make_head(with_bias=False), torch.randn(4, D), label_sets(1, 4)
+    head.loss(H, list_positives(Y)).backward()  # type: ignore[no-untyped-call]
+    assert not any("bias" in name and "norm" not in name for name, _ in head.named_parameters())
+    assert not head.bias.any() and not head.cluster_bias.any() and not any(tail.bias.any() for tail in head.tails)
+    best = ClusterSearch.from_state(head.arrays()).topk(H.numpy(), 3)
+    assert np.array_equal(best.ids, head.topk(H, 3).ids)
 
 
 def test_a_head_without_tails_is_a_dense_layer() -> None:

@@ -29,21 +29,23 @@ def arrays(seed: int, sizes: list[int], cluster_scale: float = 1.0) -> State:
 
     labels = np.split(random.permutation(sum(sizes)), np.cumsum(sizes)[:-1])
     out: State = {"vectors": normal(sizes[0], D), "clusters": cluster_scale * normal(len(sizes) - 1, D)}
+    out |= {"bias": normal(sizes[0]), "cluster_bias": cluster_scale * normal(len(sizes) - 1)}
     for t, size in enumerate(sizes[1:], 1):
         out |= {f"tail{t}.project": normal(4, D), f"tail{t}.gain": normal(4), f"tail{t}.shift": normal(4)}
-        out[f"tail{t}.vectors"] = normal(size, 4)
+        out |= {f"tail{t}.vectors": normal(size, 4), f"tail{t}.bias": normal(size)}
     return {**out, "order": np.concatenate([np.sort(part) for part in labels]).astype(np.int32)}
 
 
 def probabilities(state: State, H: Floats) -> NDArray[np.float64]:
     """Eq. 2 of the paper for every label, in double precision."""
     h = H.astype(np.float64)
-    parts = [sigmoid(h @ state["vectors"].T)]
+    parts = [sigmoid(h @ state["vectors"].T + state["bias"])]
+    clusters = sigmoid(h @ state["clusters"].T + state["cluster_bias"])
     for t in range(1, len(state["clusters"]) + 1):
         u = h @ state[f"tail{t}.project"].T
         u = (u - u.mean(1, keepdims=True)) / np.sqrt(u.var(1, keepdims=True) + 1e-5)
         P = np.maximum(u * state[f"tail{t}.gain"] + state[f"tail{t}.shift"], 0)
-        parts.append(sigmoid(h @ state["clusters"][t - 1])[:, None] * sigmoid(P @ state[f"tail{t}.vectors"].T))
+        parts.append(clusters[:, t - 1, None] * sigmoid(P @ state[f"tail{t}.vectors"].T + state[f"tail{t}.bias"]))
     p = np.empty((len(H), len(state["order"])))
     p[:, state["order"]] = np.hstack(parts)
     return p
@@ -115,7 +117,8 @@ def test_a_tail_whose_bound_equals_the_kth_score_is_searched() -> None:
     """σ(a) is the k-th score exactly, and b so large that the tail's label has it too: the smaller label wins."""
     state = arrays(0, [1, 1])
     state["order"] = np.array([1, 0], np.int32)
-    state["vectors"][:], state["clusters"][:] = 0, 0
+    for name in ("vectors", "bias", "clusters", "cluster_bias"):
+        state[name][:] = 0
     state["tail1.gain"][:], state["tail1.shift"][:], state["tail1.vectors"][:] = 0, 1, 1000
     best = ClusterSearch.from_state(state).topk(np.ones((1, D), np.float32), 1)
     assert best.ids.tolist() == [[0]] and best.scores.tolist() == [[0.5]]

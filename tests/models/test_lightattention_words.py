@@ -41,6 +41,36 @@ def test_texts_are_truncated_and_the_vocabulary_is_limited() -> None:
             Vocabulary(**setting)
 
 
+def test_of_a_long_text_the_start_and_the_words_with_the_highest_tfidf_are_read() -> None:
+    """The first half as it is; of the rest distinct words, in order. idf is 1.92 for c and d, 1.51 for b, 1 for a."""
+    vocabulary = Vocabulary(max_length=4, select="tfidf").fit(["a b", "a c", "a b d", "a"])
+
+    def read(text: str) -> str:
+        return " ".join(vocabulary.word(number) or "?" for number in vocabulary.transform([text]).ids)
+
+    assert read("a x b d x a c") == "a ? d c"
+    assert read("a c b c a b d") == "a c b d"  # b twice
+    assert read("a a c d a b b b b b") == "a a c b"  # c before d, which weighs the same
+    assert read("b b a b b x") == "b b a"  # few distinct words
+    assert read("b b a a") == "b b a a"  # short enough
+
+
+def test_located_words_are_those_that_are_read() -> None:
+    vocabulary = Vocabulary(max_length=2, select="tfidf").fit(["a b", "a c", "a b d", "a"])
+    text = "A b. A, a d d"
+    found = vocabulary.locate(text)
+    assert [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)] == ["A", "d"]
+    assert np.array_equal(found.ids, vocabulary.transform([text]).ids)
+
+
+def test_fewer_words_are_read_if_texts_are_long() -> None:
+    for n_words, expected in ((199, 199), (200, 200), (201, 200), (10_000, 200)):
+        vocabulary = Vocabulary(max_length=None).fit(["x " * n_words])
+        assert vocabulary.transform(["x " * n_words]).lengths.tolist() == [expected]
+    again = Vocabulary(max_length=None).restore(vocabulary.state())  # the length is saved
+    assert again.transform(["x " * 500]).lengths.tolist() == [200]
+
+
 @given(st.text(max_size=30))
 def test_located_words_are_the_words_of_the_text(text: str) -> None:
     vocabulary = Vocabulary().fit(["x"])

@@ -123,6 +123,7 @@ def test_a_bag_is_the_mean_of_its_rows() -> None:
     bag.table.weight.data = torch.tensor([[9.0, 9], [1, 2], [3, 6]])
     out = bag(*bag.pad_batch(TokenRows.from_lists([[1, 2], [2, 2, 1], []])))
     torch.testing.assert_close(out, torch.tensor([[2.0, 4], [7 / 3, 14 / 3], [0, 0]]))
+    assert torch.equal(out, bag.encode(TokenRows.from_lists([[1, 2], [2, 2, 1], []])))
     ids, mask = bag.pad_batch(TokenRows.from_lists([[1, 2], [1]]))
     bag.token_states(ids, mask).sum().backward()
     assert sorted(bag.table.take_gradient().ids.tolist()) == [1, 1, 2]  # type: ignore[union-attr]  # padding uses no row

@@ -42,7 +42,9 @@ class TokensSettings(Settings):
         "Pretrained tokenizer: minilm, wordllama, a folder, or a model in the cache of the hub. None: fit word pieces.",
         default=None,
     )
-    max_length: int = setting("Maximum number of tokens of a text; the rest is cut off.", default=512, positive=True)
+    max_length: int | None = setting(
+        "Maximum number of tokens of a text; the rest is cut off. None: no maximum.", default=512, positive=True
+    )
     n_pieces: int | None = setting(
         "Number of word pieces to fit. None: one for each character and for each word that occurs twice, up to 32,000.",
         default=None,
@@ -57,12 +59,12 @@ class TokensSettings(Settings):
     def check(self) -> None:
         """Check every setting, and that special tokens leave room for others."""
         super().check()
-        if self.special and self.max_length < 3:
+        if self.special and self.max_length is not None and self.max_length < 3:
             raise SettingError(f"max_length is {self.max_length}", hint="It must be at least 3 with special tokens")
 
 
 class Tokens(TokensSettings):
-    """Texts -> token ids, up to a maximum length.
+    """Texts -> token ids, by default up to a maximum length.
 
     >>> tokens = Tokens()
     >>> rows = tokens.fit_transform(["red apple", "green apple", "a red red rose"])
@@ -135,7 +137,10 @@ class Tokens(TokensSettings):
 
     def _set(self, tokenizer: Any) -> None:
         tokenizer.no_padding()
-        tokenizer.enable_truncation(self.max_length)
+        if self.max_length is None:
+            tokenizer.no_truncation()
+        else:
+            tokenizer.enable_truncation(self.max_length)
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text, not a special token
         self.tokenizer = tokenizer
 

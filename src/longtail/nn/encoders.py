@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
+from longtail.csr import make_indptr
+from longtail.features.bags import weigh_tokens
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
@@ -50,12 +52,18 @@ class TextEncoder(torch.nn.Module):
         ids, mask = rows.pad(left=self.pads_left)
         return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
 
+    def encode(self, rows: TokenRows) -> Tensor:
+        """One vector per text [B, width]."""
+        out: Tensor = self(*self.pad_batch(rows))
+        return out
+
 
 class BagEncoder(TextEncoder):
-    """The mean of token vectors."""
+    """The mean of token vectors, or with IDF weights their sum weighted by TF-IDF (``features.bags``)."""
 
     def __init__(self, n_tokens: int, width: int) -> None:
         super().__init__()
+        self.idf: Floats | None = None  # [n_tokens]
         self.width, self.spec = width, {"kind": "bag", "n_tokens": n_tokens, "width": width}
         self.table = SparseEmbedding(n_tokens, width, std=width**-0.5)
 
@@ -64,11 +72,14 @@ class BagEncoder(TextEncoder):
         return _embed_tokens(self.table, ids, mask)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """The means [B, width], computed without one vector per token."""
-        lengths = mask.sum(1).cpu().numpy()  # [B]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        weights = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
-        return self.table.bag(indptr, ids[mask], weights)
+        """One vector per text [B, width]."""
+        tokens = ids[mask].cpu().numpy().astype(np.int32)
+        return self.encode(TokenRows(tokens, make_indptr(mask.sum(1).cpu().numpy(), np.int64)))
+
+    def encode(self, rows: TokenRows) -> Tensor:
+        """One vector per text [B, width], computed without padding and without one vector per token."""
+        bags = weigh_tokens(rows, len(self.table.weight), self.idf)
+        return self.table.bag(bags.indptr, bags.indices, bags.data)
 
 
 class RecurrentEncoder(TextEncoder):
@@ -151,7 +162,7 @@ def encode_texts(encoder: TextEncoder, rows: TokenRows) -> Floats:
     training = encoder.training
     encoder.eval()
     for some in make_length_batches(rows.lengths, np.random.default_rng(0), batch=ENCODE_BATCH, tokens=ENCODE_TOKENS):
-        out[some] = encoder(*encoder.pad_batch(rows[some])).cpu().numpy()
+        out[some] = encoder.encode(rows[some]).cpu().numpy()
     encoder.train(training)
     return out
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import MissingExtra
+from longtail.features.bags import weigh_tokens
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
 from longtail.linear.quantised import QuantisedTable
@@ -60,8 +60,6 @@ class SavedEncoder:
         return self._encoder
 
 
-def encode_bags(rows: TokenRows, table: QuantisedTable, threads: int | None) -> Floats:
-    """The mean of the token vectors of each text [n, dim]: a bag encoder without torch."""
-    weights = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths).astype(np.float32)
-    means = sp.csr_array((weights, rows.ids, rows.indptr.astype(np.int32)), shape=(len(rows), len(table.scale)))
-    return table.matmul(means, threads)
+def encode_bags(rows: TokenRows, table: QuantisedTable, threads: int | None, idf: Floats | None = None) -> Floats:
+    """The mean or weighted sum of the token vectors of each text [n, dim]: a bag encoder without torch."""
+    return table.matmul(weigh_tokens(rows, len(table.scale), idf), threads)

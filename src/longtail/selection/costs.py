@@ -17,7 +17,7 @@ from typing import Any
 from longtail.linear.trial import MAX_NONZEROS
 from longtail.models.blend.settings import MANY_LABELS as BLEND_MANY
 from longtail.models.glas.settings import MAX_FULL_LOSS_LABELS
-from longtail.models.lightattention.settings import MAX_EXHAUSTIVE_LABELS, N_CANDIDATES
+from longtail.models.lightattention.settings import MAX_EXHAUSTIVE_LABELS, N_CANDIDATES, choose_max_length
 from longtail.models.plt.model import FEATURES_PER_LABEL
 from longtail.models.plt.settings import MAX_FLAT_LABELS, MAX_LOG2_FANOUT, SINGLE_TREE_LABELS
 from longtail.models.secseq.settings import choose_code_size
@@ -212,12 +212,12 @@ def _count_neuralxc(p: Profile) -> Work:
 
 
 def _count_aplc(p: Profile) -> Work:
-    """A bag encoder: in each epoch, token vectors are summed, and 512 hidden units are compared with all labels."""
+    """A bag encoder: in each epoch, vectors of distinct tokens are summed, and 512 hidden units are compared with all labels."""
     epochs, layer = 20, 512 * (_DIM + p.n_labels) / _MILLION
     return Work(
         (
             epochs * _n_steps(p, 16, 128) / _THOUSAND,
-            epochs * p.n_read(256, _TOKENS_PER_WORD) * _DIM / _BILLION,
+            epochs * p.unigrams.nonzeros * _TOKENS_PER_WORD * _DIM / _BILLION,
             epochs * p.n_samples * layer / _THOUSAND,
         ),
         (1, p.n_bytes / _MILLION, p.unigrams.width * _DIM / _MILLION, layer),
@@ -249,7 +249,7 @@ def _count_lightattention(p: Profile) -> Work:
 
     The layers after the attention cost as much as attending to 64 words.
     """
-    epochs, words = 10, p.n_read(500)
+    epochs, words = 10, p.n_read(choose_max_length(p.words_per_text))
     compared = p.n_labels if p.n_labels <= MAX_EXHAUSTIVE_LABELS else N_CANDIDATES + p.n_labels / 16
     table, labels = p.unigrams.width * 128 / _MILLION, p.n_labels * 512 / _MILLION
     return Work(

@@ -115,7 +115,7 @@ def prepare_texts(
     The output of the frozen part is stored in a temporary file, or in the folder ``cache``, where later runs find it.
     """
     if trained is encoder:
-        return TrainingTexts(rows.lengths, lambda some: encoder(*encoder.pad_batch(rows[some])))
+        return TrainingTexts(rows.lengths, lambda some: encoder.encode(rows[some]))
     device = next(encoder.parameters()).device
     if not isinstance(trained, UpperLayers):
         vectors = _compute_once(cache, encoder, 0, rows, len(rows), lambda out: _fill(out, encode_texts(encoder, rows)))

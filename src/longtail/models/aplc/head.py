@@ -4,7 +4,8 @@ Frequent labels are in the head, the others in tails, each with shorter vectors 
 the head with probability σ(s_j), and one of tail t with σ(a_t) σ(b_j): the probability that it has a label of the tail,
 times that of the label given the tail (eq. 2). The loss of a text covers all labels of the head, and those of the tails in
 which it has a label (eqs. 3–5). As in the authors' code, but not in the paper, tails have LayerNorm and ReLU, and the logits
-of clusters have negatives.
+of clusters have negatives. The biases are ours: a text has a few of thousands of labels, and without biases at their
+log-odds, the text vector has to learn that first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from longtail.errors import SettingError, suggest
-from longtail.models.aplc.partition import Partition, compute_cluster_dims
+from longtail.kernels import Floats
+from longtail.models.aplc.partition import ClusterLogOdds, Partition, compute_cluster_dims
 from longtail.nn.losses import LABELS_PER_BLOCK, Positives, iterate_blocks
 from longtail.topk import TopK
 
@@ -39,13 +41,16 @@ def chain_logits(a: Tensor, b: Tensor) -> Tensor:
 
 
 class TailCluster(torch.nn.Module):
-    """d → d/q^t, LayerNorm, ReLU, and a vector for each label; no biases."""
+    """d → d/q^t, LayerNorm, ReLU, and a vector and a bias for each label."""
 
-    def __init__(self, d: int, width: int, n_labels: int) -> None:
+    bias: Tensor  # [n_labels]
+
+    def __init__(self, d: int, width: int, n_labels: int, log_odds: Floats | None) -> None:
         super().__init__()
         self.project = torch.nn.Linear(d, width, bias=False)
         self.norm = torch.nn.LayerNorm(width)
         self.vectors = _init_vectors(n_labels, width)
+        _init_bias(self, "bias", n_labels, log_odds)
 
     def forward(self, H: Tensor) -> Tensor:
         """[R, d] to [R, width]."""
@@ -66,6 +71,8 @@ class AplcHead(torch.nn.Module):
     """
 
     tails: Sequence[TailCluster]
+    bias: Tensor  # [l_h] of the labels of the head
+    cluster_bias: Tensor  # [K]
     starts: Tensor  # [1 + K + 1] where each cluster starts in the order, and where the last ends
     place: Tensor  # [n_labels] position of each label in the order
     order: Tensor  # [n] labels, cluster after cluster
@@ -76,6 +83,7 @@ class AplcHead(torch.nn.Module):
         partition: Partition,
         q: float = 2.0,
         *,
+        log_odds: ClusterLogOdds | None = None,
         cluster_negatives: bool = True,
         normalise: str = "sample",
         block: int = LABELS_PER_BLOCK,
@@ -84,6 +92,7 @@ class AplcHead(torch.nn.Module):
 
         :param d: Dimension of the input.
         :param q: Factor by which the dimension falls from each cluster to the next.
+        :param log_odds: Where the biases start. None: there are no biases, as in the paper.
         :param cluster_negatives: Whether the logit of a tail in which a sample has no label gets the target 0 (as in the
             authors' code), or no term in the loss (as in eq. 5).
         :param normalise: "sample" divides the loss of each sample by the number of its terms and averages over samples (as
@@ -97,7 +106,10 @@ class AplcHead(torch.nn.Module):
         sizes, dims = partition.sizes.tolist(), compute_cluster_dims(d, q, partition.n_tails)
         self.vectors = _init_vectors(sizes[0], d)
         self.clusters = _init_vectors(partition.n_tails, d)
-        tails = (TailCluster(d, dim, n) for dim, n in zip(dims[1:], sizes[1:], strict=True))
+        prior = [None] * len(sizes) if log_odds is None else log_odds.labels
+        _init_bias(self, "bias", sizes[0], prior[0])
+        _init_bias(self, "cluster_bias", partition.n_tails, None if log_odds is None else log_odds.tails)
+        tails = (TailCluster(d, *each) for each in zip(dims[1:], sizes[1:], prior[1:], strict=True))
         self.tails = torch.nn.ModuleList(tails)  # type: ignore[assignment]
         self.sizes = sizes
         starts = np.concatenate([[0], partition.ends])
@@ -117,8 +129,8 @@ class AplcHead(torch.nn.Module):
             touched[rows[cluster > 0], cluster[cluster > 0]] = True
             weight = self._weight_terms(touched[:, 1:])  # [B]
             inside = cluster == 0
-            total = _cluster_bce(H, self.vectors, None, weight, (rows[inside], places[inside]), self.block)
-            A = (H @ self.clusters.T).float()  # [B, K]
+            total = _cluster_bce(H, self.vectors, self.bias, None, weight, (rows[inside], places[inside]), self.block)
+            A = (H @ self.clusters.T + self.cluster_bias).float()  # [B, K]
             if self.cluster_negatives:
                 total = total + (softplus(A) * ~touched[:, 1:] * weight[:, None]).sum()
             for t, tail in enumerate(self.tails, 1):
@@ -127,7 +139,8 @@ class AplcHead(torch.nn.Module):
                     continue
                 inside = cluster == t
                 pairs = torch.searchsorted(needs, rows[inside]), places[inside] - self.starts[t]
-                total = total + _cluster_bce(tail(H[needs]), tail.vectors, A[needs, t - 1], weight[needs], pairs, self.block)
+                layer = tail(H[needs]), tail.vectors, tail.bias
+                total = total + _cluster_bce(*layer, A[needs, t - 1], weight[needs], pairs, self.block)
             return total
 
     def _weight_terms(self, touched: Tensor) -> Tensor:
@@ -142,14 +155,13 @@ class AplcHead(torch.nn.Module):
     def logits(self, H: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The logits of the probabilities of eq. 2, one block at a time: the labels [C], and z [B, C] with p = σ(z)."""
         H = H.to(self.vectors.dtype)
-        A = (H @ self.clusters.T).float()
-        inputs = [H, *(tail(H) for tail in self.tails)]
-        vectors = [self.vectors, *(tail.vectors for tail in self.tails)]
-        for t, (P, V) in enumerate(zip(inputs, vectors, strict=True)):
+        A = (H @ self.clusters.T + self.cluster_bias).float()
+        layers = [(H, self.vectors, self.bias), *((tail(H), tail.vectors, tail.bias) for tail in self.tails)]
+        for t, (P, V, bias) in enumerate(layers):
             labels = self.order[self.starts[t] : self.starts[t + 1]]
             for start in range(0, len(V), self.block):
                 part = slice(start, start + self.block)
-                z = (P @ V[part].T).float()
+                z = (P @ V[part].T + bias[part]).float()
                 yield labels[part], z if t == 0 else chain_logits(A[:, t - 1, None], z)
 
     def topk(self, H: Tensor, k: int) -> TopK:
@@ -168,10 +180,12 @@ class AplcHead(torch.nn.Module):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that prediction needs (``aplc.search``), in float32."""
-        out: dict[str, Tensor] = {"vectors": self.vectors, "clusters": self.clusters}
+        out: dict[str, Tensor] = {"vectors": self.vectors, "bias": self.bias}
+        out |= {"clusters": self.clusters, "cluster_bias": self.cluster_bias}
         for t, tail in enumerate(self.tails, 1):
             parts = {"project": tail.project.weight, "gain": tail.norm.weight, "shift": tail.norm.bias}
-            out |= {f"tail{t}.{name}": part for name, part in {**parts, "vectors": tail.vectors}.items()}
+            parts |= {"vectors": tail.vectors, "bias": tail.bias}
+            out |= {f"tail{t}.{name}": part for name, part in parts.items()}
         plain = {name: part.detach().float().cpu().numpy().copy() for name, part in out.items()}
         return {**plain, "order": self.order.cpu().numpy().astype(np.int32)}
 
@@ -181,12 +195,23 @@ def _init_vectors(n: int, d: int) -> torch.nn.Parameter:
     return torch.nn.Parameter(torch.empty(n, d).uniform_(-(d**-0.5), d**-0.5))
 
 
-def _cluster_bce(H: Tensor, V: Tensor, a: Tensor | None, weight: Tensor, true: Positives, block: int) -> Tensor:
-    """Σ_i w_i Σ_j BCE(y_ij, σ(a_i) σ(H_i · V_j)) over all labels j of a cluster. a is None for the head, where σ(a) is 1.
+def _init_bias(module: torch.nn.Module, name: str, n: int, log_odds: Floats | None) -> None:
+    """Add a bias that is trained from these log-odds on, or one that stays 0."""
+    if log_odds is None:
+        module.register_buffer(name, torch.zeros(n), persistent=False)
+    else:
+        module.register_parameter(name, torch.nn.Parameter(torch.from_numpy(log_odds.astype(np.float32))))
 
-    H: [R, width]. V: [n_labels, width]. a, weight: [R]. true: rows of H and of V.
+
+def _cluster_bce(
+    H: Tensor, V: Tensor, bias: Tensor, a: Tensor | None, weight: Tensor, true: Positives, block: int
+) -> Tensor:
+    """Σ_i w_i Σ_j BCE(y_ij, σ(a_i) σ(H_i · V_j + bias_j)) over all labels j of a cluster.
+
+    a is None for the head, where σ(a) is 1.
+    H: [R, width]. V: [n_labels, width]. bias: [n_labels]. a, weight: [R]. true: rows of H and of V.
     """
-    out: Tensor = _ClusterBce.apply(H, V, a, weight, true, block)  # type: ignore[no-untyped-call]
+    out: Tensor = _ClusterBce.apply(H, V, bias, a, weight, true, block)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -198,10 +223,12 @@ class _ClusterBce(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, H: Tensor, V: Tensor, a: Tensor | None, weight: Tensor, true: Positives, block: int) -> Tensor:
+    def forward(
+        ctx: Any, H: Tensor, V: Tensor, bias: Tensor, a: Tensor | None, weight: Tensor, true: Positives, block: int
+    ) -> Tensor:
         total, to_a = torch.zeros((), device=H.device), torch.zeros(len(H), device=H.device)
-        to_H, to_V = torch.zeros_like(H, dtype=torch.float32), torch.empty_like(V)
-        for part, logits, at in iterate_blocks(H, V, None, true, block):
+        to_H, to_V, to_bias = torch.zeros_like(H, dtype=torch.float32), torch.empty_like(V), torch.empty_like(bias)
+        for part, logits, at in iterate_blocks(H, V, bias, true, block):
             b = logits.float()  # [R, block]
             x = b if a is None else softplus(a)[:, None] - b
             z = b if a is None else a[:, None] - softplus(x)
@@ -216,7 +243,8 @@ class _ClusterBce(torch.autograd.Function):
             gradient = gradient.to(V.dtype)
             to_H += gradient @ V[part]
             torch.mm(gradient.T, H, out=to_V[part])
-        ctx.gradients = to_H.to(H.dtype), to_V, None if a is None else to_a
+            torch.sum(gradient, 0, out=to_bias[part])
+        ctx.gradients = to_H.to(H.dtype), to_V, to_bias, None if a is None else to_a
         return total
 
     @staticmethod

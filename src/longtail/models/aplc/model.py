@@ -59,15 +59,15 @@ class Aplc(AplcSettings, Model):
         "best": {},
         "minilm": {
             **{"encoder": "minilm", "trained_layers": 0, "max_length": 128, "hidden": 1024, "epochs": 60},
-            **{"hidden_rate": 0.005, "head_rate": 0.005},
+            **{"hidden_rate": 0.005, "head_rate": 0.005, "bias": False},
         },
         "minilm-tuned": {
             **{"encoder": "minilm", "trained_layers": 2, "head_epochs": 10, "max_length": 96, "hidden": 1024},
-            **{"batch": 32, "epochs": 2},
+            **{"batch": 32, "epochs": 2, "bias": False},
         },
         "paper": {
             **{"encoder": "xlnet-base-cased", "paper": True, "encoder_dropout": 0.1, "dropout": 0.1, "head_share": None},
-            **{"schedule": "linear", "average": "none", "patience": 0},
+            **{"bias": False, "schedule": "linear", "average": "none", "patience": 0},
         },
     }
 
@@ -126,7 +126,8 @@ class Aplc(AplcSettings, Model):
     def _embed(self, rows: TokenRows) -> Floats:
         """The output of the hidden layer, the input of the output layer [n, d_h]."""
         if self.encoder in BAG_ENCODERS:
-            V = encode_bags(rows, QuantisedTable(self.arrays["bag.values"], self.arrays["bag.scale"]), self.threads)
+            table = QuantisedTable(self.arrays["bag.values"], self.arrays["bag.scale"])
+            V = encode_bags(rows, table, self.threads, self.arrays.get("idf"))
         else:
             V = self._encoder.encode(rows, self.device, self.threads)
         out: Floats = np.tanh(V @ self.W.T + self.shift)

@@ -10,7 +10,7 @@ from torch import Tensor
 from longtail.kernels import Ints
 from longtail.models.aplc.frozen_layers import take_trainable
 from longtail.models.aplc.head import AplcHead
-from longtail.models.aplc.partition import Partition, find_cheapest_partition, partition_by_shares
+from longtail.models.aplc.partition import ClusterLogOdds, Partition, find_cheapest_partition, partition_by_shares
 from longtail.models.aplc.settings import AplcPlan, AplcSettings
 from longtail.nn.encoders import TextEncoder
 from longtail.topk import TopK
@@ -19,7 +19,14 @@ from longtail.topk import TopK
 class AplcNetwork(torch.nn.Module):
     """tanh(W e(x) + b) of an encoder's vectors e(x), and the output layer. It has the encoder's trained layers only."""
 
-    def __init__(self, encoder: TextEncoder, partition: Partition, settings: AplcSettings, plan: AplcPlan) -> None:
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        partition: Partition,
+        settings: AplcSettings,
+        plan: AplcPlan,
+        log_odds: ClusterLogOdds | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = take_trainable(encoder, settings.trained_layers)
         self.hidden, self.dropout = torch.nn.Linear(encoder.width, plan.hidden), torch.nn.Dropout(settings.dropout)
@@ -27,6 +34,7 @@ class AplcNetwork(torch.nn.Module):
             plan.hidden,
             partition,
             settings.q,
+            log_odds=log_odds,
             cluster_negatives=settings.cluster_negatives,
             normalise=settings.normalise,
         )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from longtail.errors import DataError, SettingError
-from longtail.kernels import Ints, Longs
+from longtail.kernels import Floats, Ints, Longs
 
 _MAX_CUTS = 256  # ranks that are tried as cuts, evenly spaced in the logarithm
 _MIN_DIM = 2  # of a tail's vectors: LayerNorm of one dimension is constant
@@ -50,6 +52,34 @@ class Partition:
         place = np.full(self.n_labels, -1, np.int64)
         place[self.order] = np.arange(len(self.order))
         return place
+
+
+@dataclass(frozen=True)
+class ClusterLogOdds:
+    """The log-odds in the training data that a sample has a label of a tail, and a label given its cluster."""
+
+    tails: Floats  # [n_tails]
+    labels: list[Floats]  # for the head and each tail, in the order of the partition
+
+    @classmethod
+    def count(cls, partition: Partition, Y: sp.csr_array) -> ClusterLogOdds:
+        """Count the samples of clusters and labels. Half a sample is added on either side.
+
+        >>> Y = sp.csr_array([[1, 0], [1, 0], [1, 1], [0, 1]])
+        >>> counted = ClusterLogOdds.count(partition_at_ranks([3, 2], [1, 2]), Y)
+        >>> np.exp([counted.tails, *counted.labels]).round(1).ravel()  # 2.5 / 2.5, 3.5 / 1.5, and in the tail 2.5 / 0.5
+        array([1. , 2.3, 5. ], dtype=float32)
+        """
+        Y = Y[:, partition.order]
+        counts, starts = np.bincount(Y.indices, minlength=Y.shape[1]), [0, *partition.ends]
+        n_in = [Y.shape[0], *(np.count_nonzero(np.diff(Y[:, a:b].indptr)) for a, b in pairwise(starts[1:]))]
+        labels = [_log_odds(counts[a:b], n) for n, (a, b) in zip(n_in, pairwise(starts), strict=True)]
+        return cls(_log_odds(np.array(n_in[1:]), Y.shape[0]), labels)
+
+
+def _log_odds(counts: Longs, n: int) -> Floats:
+    out: Floats = np.log((counts + 0.5) / (n - counts + 0.5)).astype(np.float32)
+    return out
 
 
 def partition_at_ranks(label_counts: ArrayLike, ends: ArrayLike) -> Partition:

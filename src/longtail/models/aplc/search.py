@@ -34,21 +34,25 @@ class TailSearch:
     project: Floats  # [width, d]
     gain: Floats  # [width]
     shift: Floats  # [width]
-    index: ExactIndex  # of [n_labels, width]
+    index: ExactIndex  # of [n_labels, width + 1]; the last column is the bias
 
     def topk(self, H: Floats, k: int, threads: int | None) -> TopK:
         """The labels with the largest b."""
+        return self.index.topk(self.project_texts(H), min(k, len(self.index.V)), threads)
+
+    def project_texts(self, H: Floats) -> Floats:
+        """[n, width + 1] The input of the label vectors, and 1 for the bias."""
         P = np.empty((len(H), len(self.project)), np.float32)
         _project(H, self.project, self.gain, self.shift, P)
-        return self.index.topk(P, min(k, len(self.index.V)), threads)
+        return _append_one(P)
 
 
 @dataclass(frozen=True)
 class ClusterSearch:
     """A trained head, prepared for search. A text gets the same bits alone and among others."""
 
-    head: ExactIndex
-    clusters: Floats  # [n_tails, d] a = clusters · h
+    head: ExactIndex  # of [n_labels, d + 1]; the last column is the bias
+    clusters: Floats  # [n_tails, d + 1] a = clusters · (h, 1)
     tails: list[TailSearch]
     order: Ints  # [n] labels, cluster after cluster; ascending within
 
@@ -64,43 +68,47 @@ class ClusterSearch:
         arrays = {name: np.ascontiguousarray(part, np.float32) for name, part in state.items() if name != "order"}
         tails = []
         for t in range(1, len(arrays["clusters"]) + 1):
-            project, gain, shift, vectors = (arrays[f"tail{t}.{name}"] for name in ("project", "gain", "shift", "vectors"))
+            project, gain, shift = (arrays[f"tail{t}.{name}"] for name in ("project", "gain", "shift"))
+            vectors = np.column_stack([arrays[f"tail{t}.vectors"], arrays[f"tail{t}.bias"]])
             tails.append(TailSearch(project, gain, shift, ExactIndex.build(vectors)))
-        return cls(ExactIndex.build(arrays["vectors"]), arrays["clusters"], tails, state["order"])
+        head = ExactIndex.build(np.column_stack([arrays["vectors"], arrays["bias"]]))
+        return cls(head, np.column_stack([arrays["clusters"], arrays["cluster_bias"]]), tails, state["order"])
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to save."""
-        out = {"vectors": self.head.V, "clusters": self.clusters, "order": self.order}
+        out = {"vectors": self.head.V[:, :-1], "bias": self.head.V[:, -1], "order": self.order}
+        out |= {"clusters": self.clusters[:, :-1], "cluster_bias": self.clusters[:, -1]}
         for t, tail in enumerate(self.tails, 1):
-            parts = {"project": tail.project, "gain": tail.gain, "shift": tail.shift, "vectors": tail.index.V}
+            parts = {"project": tail.project, "gain": tail.gain, "shift": tail.shift}
+            parts |= {"vectors": tail.index.V[:, :-1], "bias": tail.index.V[:, -1]}
             out |= {f"tail{t}.{name}": part for name, part in parts.items()}
         return out
 
     def log_odds(self, H: Floats, label: int) -> Doubles:
         """The logit of a label's probability for each text vector [n, d]."""
         place = int(np.flatnonzero(self.order == label)[0])
-        out = np.empty((len(H), 1), np.float32)
+        out, H1 = np.empty((len(H), 1), np.float32), _append_one(H)
         if place < len(self.head.V):
-            _multiply(H, self.head.V[place, None], out)
+            _multiply(H1, self.head.V[place, None], out)
             return out[:, 0].astype(np.float64)
         t = bisect_right(self.starts, place) - 1
-        tail, a, P = self.tails[t], np.empty_like(out), np.empty((len(H), len(self.tails[t].project)), np.float32)
-        _multiply(H, self.clusters[t, None], a)
-        _project(H, tail.project, tail.gain, tail.shift, P)
-        _multiply(P, tail.index.V[place - self.starts[t], None], out)
+        tail, a = self.tails[t], np.empty_like(out)
+        _multiply(H1, self.clusters[t, None], a)
+        _multiply(tail.project_texts(H), tail.index.V[place - self.starts[t], None], out)
         return _chain_logits(a.astype(np.float64), out)[:, 0]
 
     def topk(self, H: Floats, k: int, threads: int | None = None) -> TopK:
         """The k most probable labels of each text vector [n, d] with their probabilities; all labels if there are fewer."""
         if k < 1:
             raise SettingError(f"k is {k}", hint="It must be a positive integer")
-        H = check_vectors(H, "text vectors", self.head.V.shape[1])
+        H = check_vectors(H, "text vectors", self.head.V.shape[1] - 1)
+        H1 = _append_one(H)
         k = min(k, len(self.order))
         best = _BestLabels.empty(len(H), k)
-        found = self.head.topk(H, min(k, len(self.head.V)), threads)
+        found = self.head.topk(H1, min(k, len(self.head.V)), threads)
         best.add(np.arange(len(H)), self.order[found.ids], found.scores.astype(np.float64))
         A = np.empty((len(H), len(self.tails)), np.float32)
-        _multiply(H, self.clusters, A)
+        _multiply(H1, self.clusters, A)
         visits = np.argsort(-A, axis=1, kind="stable")  # [n, n_tails]
         for turn in range(len(self.tails)):
             bound = np.take_along_axis(A, visits[:, turn, None], axis=1)[:, 0]
@@ -138,6 +146,11 @@ class _BestLabels:
         scores = np.exp(-np.logaddexp(0, -self.z)).astype(np.float32)
         order = np.lexsort((self.ids, -scores), axis=1)
         return TopK(np.take_along_axis(self.ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def _append_one(H: Floats) -> Floats:
+    """Text vectors with a constant 1 at the end, which is multiplied with the bias."""
+    return np.column_stack([H, np.ones(len(H), np.float32)])
 
 
 def _chain_logits(a: Doubles, b: Floats) -> Doubles:

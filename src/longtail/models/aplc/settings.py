@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
@@ -18,19 +18,21 @@ class AplcPlan(TrainingPlan):
 
     hidden: int
     n_clusters: int
-    max_length: int
+    max_length: int | None  # None: no maximum
+    token_weights: str
     hidden_rate: float
     head_rate: float
 
 
 def _plan(
-    hidden: int, n_clusters: int, max_length: int, rates: tuple[float, float, float], batch: int, epochs: int
+    hidden: int, n_clusters: int, max_length: int | None, rates: tuple[float, float, float], batch: int, epochs: int
 ) -> AplcPlan:
     rate, hidden_rate, head_rate = rates
     return AplcPlan(
         hidden=hidden,
         n_clusters=n_clusters,
         max_length=max_length,
+        token_weights="mean",
         rate=rate,
         hidden_rate=hidden_rate,
         head_rate=head_rate,
@@ -88,8 +90,14 @@ class AplcSettings(TrainingSettings):
         paper="0",
         minimum=0,
     )
+    token_weights: str | None = setting(
+        "Weights of the token vectors in a bag: mean (all tokens the same) or tfidf (rare tokens more, the vector of a long"
+        " text as long as that of a short one). None: tfidf for bag, mean for pretrained vectors.",
+        default=None,
+        choices=("mean", "tfidf"),
+    )
     max_length: int | None = setting(
-        "Maximum number of tokens of a text that are read. None: 256.",
+        "Maximum number of tokens of a text that are read. None: all for bag, 256 for other encoders.",
         default=None,
         paper="128 to 512, by corpus",
         positive=True,
@@ -131,6 +139,11 @@ class AplcSettings(TrainingSettings):
     )
     q: float = setting(
         "Factor by which the dimension falls from each cluster to the next.", default=2.0, paper="2", minimum=1
+    )
+    bias: bool = setting(
+        "Whether labels and tails have a bias, which starts at their log-odds in the training data.",
+        default=True,
+        paper="false",
     )
     cluster_negatives: bool = setting(
         "Train the logit of a tail in which a text has no label towards 0.", default=True, paper="false; its code: true"
@@ -186,6 +199,7 @@ class AplcSettings(TrainingSettings):
             hidden=self.hidden or base.hidden,
             n_clusters=self.n_clusters or base.n_clusters,
             max_length=self.max_length or base.max_length,
+            token_weights=self.token_weights or base.token_weights,
             rate=self.rate or base.rate,
             hidden_rate=self.hidden_rate or base.hidden_rate,
             head_rate=self.head_rate or base.head_rate,
@@ -196,4 +210,5 @@ class AplcSettings(TrainingSettings):
     def _default_plan(self, n_samples: int) -> AplcPlan:
         batch = choose_batch(n_samples, 16, 128)
         rate = 0.05 if self.encoder in BAG_ENCODERS else 1e-3 if self.encoder in SCRATCH_ENCODERS else 1e-4
-        return _plan(512, 2, 256, (rate, 0.002, 0.002), batch, 20)
+        plan = _plan(512, 2, 256, (rate, 0.002, 0.002), batch, 20)
+        return replace(plan, max_length=None, token_weights="tfidf") if self.encoder == "bag" else plan

@@ -14,11 +14,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from longtail.features.bags import fit_idf
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
 from longtail.models.aplc.frozen_layers import TrainingTexts, prepare_texts
 from longtail.models.aplc.network import AplcNetwork, partition_labels
+from longtail.models.aplc.partition import ClusterLogOdds
 from longtail.models.aplc.settings import AplcPlan, AplcSettings
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
@@ -77,7 +79,11 @@ def fit_aplc(
     device = find_device(settings.device)
     sizes = {"width": settings.width, "layers": settings.layers}
     encoder = make_encoder(settings.encoder, n_tokens, **sizes, dropout=settings.encoder_dropout).to(device)
-    net = AplcNetwork(encoder, partition_labels(label_counts, Y.shape[0], settings, plan), settings, plan).to(device)
+    if isinstance(encoder, BagEncoder) and plan.token_weights == "tfidf":
+        encoder.idf = fit_idf(rows, n_tokens)
+    partition = partition_labels(label_counts, Y.shape[0], settings, plan)
+    log_odds = ClusterLogOdds.count(partition, Y) if settings.bias else None
+    net = AplcNetwork(encoder, partition, settings, plan, log_odds).to(device)
 
     def batches(rng: np.random.Generator) -> list[Longs]:
         return make_length_batches(rows.lengths, rng, batch=plan.batch)
@@ -113,6 +119,8 @@ def fit_aplc(
 def _collect_arrays(encoder: TextEncoder, net: AplcNetwork) -> State:
     """All that prediction needs."""
     out = {f"encoder.{name}": array for name, array in encoder_to_arrays(encoder).items()}
+    if isinstance(encoder, BagEncoder) and encoder.idf is not None:
+        out["idf"] = encoder.idf
     out |= {f"head.{name}": array for name, array in net.head.arrays().items()}
     hidden = {"hidden": net.hidden.weight, "shift": net.hidden.bias}
     return {**out, **{name: value.detach().cpu().numpy().copy() for name, value in hidden.items()}}

@@ -61,7 +61,7 @@ class LightAttention(LightAttentionSettings, Model):
         "best": {},
         "paper": {
             **{"paper": True, "negatives": "dynamic", "word_dim": 300, "skip_connection": False, "per_label_output": False},
-            **{"embedding_dropout": 0.2, "dropout": 0.5},
+            **{"embedding_dropout": 0.2, "dropout": 0.5, "max_length": 500, "select": "first"},
             **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
         },
     }
@@ -105,7 +105,7 @@ class LightAttention(LightAttentionSettings, Model):
         from longtail.models.lightattention.training import TreeTrainer
 
         plan = self._plan()
-        self.vocabulary = Vocabulary(max_length=self.max_length, threads=self.threads).fit(X, progress)
+        self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads).fit(X, progress)
         tfidf = self.vocabulary.tfidf.transform(X)
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
         data = self._prepare(X, tfidf, Y, valid)
@@ -198,7 +198,7 @@ class LightAttention(LightAttentionSettings, Model):
         return out
 
     def _restore(self, state: State) -> None:
-        self.vocabulary = Vocabulary(max_length=self.max_length, threads=self.threads)
+        self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)
         self.vocabulary.restore(extract_part(state, "words."))
         self._states = [extract_part(state, f"{number}.") for number in range(self.n_trees)]
         self.trees = [LabelTree(part.pop("n_children"), part.pop("label")) for part in self._states]

@@ -14,6 +14,8 @@ NEGATIVES = ("all", "static", "dynamic")
 MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
 N_CANDIDATES = 384  # labels scored per text where there is a tree, about
 
+_LONG_TEXT_WORDS = 200  # texts are long if they have more words than this, on average
+_MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 200  # words that are read of each text
 _MAX_BEAM_SHARE = 1 / 4  # of all clusters
 _MAX_TOP_HALVINGS = 12  # the first level has up to 2^12 nodes; larger trees get more levels
 
@@ -74,7 +76,20 @@ class LightAttentionSettings(TrainingSettings):
         paper="true on EUR-Lex and Wiki10-31K",
     )
     word_dim: int = setting("Dimension of word vectors that are not pretrained.", default=128, paper="300", positive=True)
-    max_length: int = setting("Words read per text; the rest is cut off.", default=500, paper="500", positive=True)
+    max_length: int | None = setting(
+        f"Words read per text. None: {_MAX_WORDS}, or {_MAX_WORDS_OF_LONG_TEXTS} if texts have more than {_LONG_TEXT_WORDS}"
+        " words on average.",
+        default=None,
+        paper="500",
+        positive=True,
+    )
+    select: str = setting(
+        "Which words of a text with more than max_length words are read: first, or tfidf (the first half of max_length, then"
+        " the words with the highest TF-IDF in the rest, each once, in order).",
+        default="tfidf",
+        paper="first",
+        choices=("first", "tfidf"),
+    )
     hidden: int | None = setting(
         "Hidden units per direction of the BiLSTM. None: 64.", default=None, paper="256 or 512, by corpus", positive=True
     )
@@ -192,6 +207,17 @@ def _cpu_defaults(n_samples: int) -> CorpusDefaults:
     """Our defaults, for a CPU: smaller batches for few texts, so that an epoch has enough steps."""
     batch = choose_batch(n_samples, 16, 64, steps=192)
     return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=10, average_from=0, freeze_vectors=False)
+
+
+def choose_max_length(mean_words: float) -> int:
+    """How many words are read of each text, by the number of words that texts have on average.
+
+    Training time grows with the words that are read, so of long texts 200 are read, chosen as ``select`` says.
+
+    >>> choose_max_length(90), choose_max_length(800)
+    (500, 200)
+    """
+    return _MAX_WORDS if mean_words <= _LONG_TEXT_WORDS else _MAX_WORDS_OF_LONG_TEXTS
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

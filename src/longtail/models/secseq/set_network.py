@@ -68,7 +68,7 @@ class SetNetwork(torch.nn.Module):
     def embed(self, texts: Texts) -> Tensor:
         """h(x) [B, width]."""
         encoder = self.encoder
-        V = encoder(texts) if isinstance(encoder, WordsEncoder) else encoder(*encoder.pad_batch(texts))
+        V = encoder(texts) if isinstance(encoder, WordsEncoder) else encoder.encode(texts)
         out: Tensor = self.dropout(V if self.text_layer is None else self.text_layer(V).relu())
         return out
 
