@@ -14,7 +14,7 @@ import pytest
 
 import longtail
 
-COMMAND_FUNCTIONS = ("read", "check", "split", "compare", "choose", "blend", "reproduce", "pretrain", "load")
+COMMAND_FUNCTIONS = ("read", "check", "split", "compare", "choose", "tune", "blend", "reproduce", "pretrain", "load")
 
 
 def run(code: str) -> str:

@@ -21,6 +21,10 @@ EXAMPLES = {
         "longtail train train.jsonl --method plt:bonsai+beam=20 --threads 1 --out trees",
     ),
     "choose": ("longtail choose train.jsonl", "longtail choose train.jsonl --minutes 2 --out chosen"),
+    "tune": (
+        "longtail tune train.jsonl --method ovr --minutes 0.1",
+        "longtail tune train.jsonl --method plt+C=1 --minutes 0.1 --out tuned",
+    ),
     "pretrain": (
         "longtail pretrain train.jsonl --out encoder --set width=32 --set layers=1 --set epochs=1",
         "longtail pretrain builtin:pydoc --out encoder-large",
@@ -113,6 +117,17 @@ def _add_training(add: _Add) -> None:
     _add_overwrite(choose)
     _add_seed_and_threads(choose)
     add_layout_options(choose)
+
+    tune = add("tune", "Search for settings of a method: random search with successive halving on held-out training data.")
+    tune.add_argument("data", metavar="DATA", help=DATA)
+    method = "method, or method:preset+name=value…; settings that it names are not changed (default: ovr)"
+    tune.add_argument("--method", default="ovr", metavar="NAME", help=method)
+    _add_settings(tune, "one setting that is not changed, such as ngrams=1; may be repeated")
+    tune.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time of the search (default: 10)")
+    tune.add_argument("--out", metavar="MODEL", help="train with the best settings and save the model in this folder")
+    _add_overwrite(tune)
+    _add_seed_and_threads(tune)
+    add_layout_options(tune)
 
     compare = add("compare", "Train and evaluate methods side by side: tables, results as JSON, and a page with plots.")
     compare.add_argument("train", metavar="TRAIN", help=f"data to train on: {DATA}")

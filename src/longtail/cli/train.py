@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from longtail.api import tune as tune_settings
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.data.dataset import Dataset
@@ -15,6 +16,7 @@ from longtail.errors import SettingError
 from longtail.progress import Display, format_duration
 from longtail.report.evaluation import render_evaluation
 from longtail.report.plan import describe_cost, explain_misfit, render_plan, render_trial
+from longtail.report.tuning import render_tuning
 from longtail.selection.plan import Budget, make_plan, train_command
 from longtail.selection.profile import profile_data
 from longtail.selection.trial import run_trial
@@ -54,6 +56,22 @@ def choose(arguments: Namespace) -> None:
     spec = _choose_method(data, budget, arguments, display, show)
     if arguments.out:
         _fit_and_save(spec.build(arguments.seed, arguments.threads), data, None, arguments, display)
+
+
+def tune(arguments: Namespace) -> None:
+    """Search for settings of a method; train it with them if there is a folder for the model."""
+    spec = MethodSpec.parse(arguments.method, arguments.set)
+    spec.build(arguments.seed, arguments.threads).pipeline.check_requirements()  # before the data is read
+    if arguments.out:
+        check_target(Path(arguments.out), overwrite=arguments.overwrite)
+    display, seed, threads = Display(), arguments.seed, arguments.threads
+    data = read_and_report(arguments.data, arguments, display)
+    result = tune_settings(data, spec, minutes=arguments.minutes, seed=seed, threads=threads, progress=display)
+    words = get_layout(arguments).to_words()
+    command = train_command(result.spec, data.source, arguments.out or "MODEL", seed=seed, threads=threads, layout=words)
+    show(f"{render_tuning(result)}\n\n    {command}")
+    if arguments.out:
+        _fit_and_save(result.spec.build(seed, threads), data, None, arguments, display)
 
 
 def _choose_method(

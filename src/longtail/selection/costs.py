@@ -212,7 +212,7 @@ def _count_neuralxc(p: Profile) -> Work:
 
 
 def _count_aplc(p: Profile) -> Work:
-    """A bag encoder: in each epoch, vectors of distinct tokens are summed, and 512 hidden units are compared with all labels."""
+    """A bag encoder: in each epoch, vectors of distinct tokens are summed, and 512 units are compared with all labels."""
     epochs, layer = 20, 512 * (_DIM + p.n_labels) / _MILLION
     return Work(
         (
