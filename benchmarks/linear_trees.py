@@ -1,7 +1,8 @@
-"""Label trees with linear nodes: longtail's ``plt`` against omikuji, PECOS and napkinXC.
+"""Label trees with linear nodes: longtail's ``plt`` against omikuji, PECOS, napkinXC and LibMultiLabel.
 
-All get the same vectors of length 1 (word unigrams) and two threads, each in its own process. Each trains, saves, loads the
-saved model and predicts with it. Times exclude reading data, imports and compiling.
+All get the same vectors of length 1 (word unigrams) and two threads, each in its own process; one row is ``plt`` with its
+defaults from texts. Each trains, saves, loads the saved model and predicts with it. Times exclude reading data, imports and
+compiling.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ from common import (
 )
 from peers import Failed, run
 from synthetic import SIZES, load_synthetic
-from tree_systems import N_SINGLE, OURS, SHORT, SYSTEMS, K, warm_up
+from tree_systems import FROM_TEXTS, N_SINGLE, OURS, SHORT, SYSTEMS, K, warm_up
 
-CORPORA = ("debian-debtags", "delicious", "gutenberg-lcsh", "finna-yso-en")
+CORPORA = (
+    *("debian-debtags", "delicious", "gutenberg-lcsh", "finna-yso-en"),
+    *("reuters21578-modapte", "manpages-seealso", "finna-yso-fi"),
+)
+VECTOR_CORPORA = ("delicious",)
 RAW_TEXT = "debian-debtags"  # the corpus on which prediction from raw text to label names is timed
 KS = (1, 3, 5)
 TOLERANCE = 0.3  # P@1 by which a peer may be worse and still counts as accurate as longtail
@@ -89,6 +94,10 @@ def compare(name: str, systems: Sequence[str], repeat: int, env: dict[str, str])
         for turn, system in ((turn, system) for turn in range(repeat) for system in systems):
             print_progress(f"{name}: {system}, run {turn + 1} of {repeat}")
             peer, work, given = SYSTEMS[system]
+            if system == FROM_TEXTS:
+                if name in VECTOR_CORPORA or name.startswith("synthetic"):
+                    continue
+                given = {"corpus": name}
             with tempfile.TemporaryDirectory() as models:  # a new folder: omikuji adds its trees to those in the folder
                 try:
                     done = run(peer, work, env=env, seconds=MAX_SECONDS, folder=temporary, to=f"{models}/model", **given)

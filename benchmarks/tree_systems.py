@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import MB, THREADS, Row, Stopwatch, draw_rows, load, read_memory, time_median_ms
+from common import MB, THREADS, Row, Stopwatch, draw_rows, load, read_corpus, read_memory, time_median_ms
 
 K = 5
 BEAM = 10
 N_SINGLE = 200  # samples predicted one at a time
 OURS = "longtail best"
+FROM_TEXTS = "longtail plt, its features"
 
 
 def warm_up(preset: str) -> Row:
@@ -129,6 +130,50 @@ def napkinxc_plt(folder: str, to: str) -> Row:
     return training_row | measure_predictions(folder, latency, lambda: model.predict_proba(X_test, top_k=K), to_ids)
 
 
+def longtail_defaults(folder: str, to: str, corpus: str) -> Row:
+    """longtail's `plt` with its defaults, from texts: the training data decides the features. Times include the features."""
+    warm_up("best")
+    import longtail
+
+    train, test = read_corpus(corpus), read_corpus(corpus, "test")
+    longtail.Tagger("plt", threads=THREADS, min_df=1).fit(["warm up"] * 2, [["a"], ["b"]])
+    tagger = longtail.Tagger("plt", threads=THREADS)
+    with Stopwatch() as training:
+        tagger.fit(train, progress=False)
+    tagger.save(to)
+    training_row = measure_training(training, to)
+    tagger = longtail.load(to).configure(threads=THREADS)
+    inputs = test.inputs
+    latency = time_median_ms(lambda i: tagger.topk(inputs[i : i + 1], K), min(N_SINGLE, test.n_samples))
+    return training_row | measure_predictions(folder, latency, lambda: tagger.topk(inputs, K), lambda best: best.ids)
+
+
+def libmultilabel_tree(folder: str, to: str) -> Row:
+    """LibMultiLabel's tree; it scores all labels of a sample, so samples are predicted in parts."""
+    import pickle
+
+    import psutil
+    from libmultilabel import linear
+
+    psutil.cpu_count = lambda logical=True: THREADS  # the only way to set its number of threads
+    X, Y, X_test = (sp.csr_matrix(m, dtype=np.float64) for m in load(folder, "X", "Y", "X_test"))
+    with Stopwatch() as training:
+        model = linear.train_tree(Y, X, options="-s 1 -e 0.1 -c 1 -m 1", verbose=False)
+    Path(to).mkdir()
+    (Path(to) / "model").write_bytes(pickle.dumps(model))
+    training_row = measure_training(training, to)
+    rows, names = split_rows(X_test), np.arange(Y.shape[1])
+
+    def predict(part: Any) -> np.ndarray:
+        return linear.get_topk_labels(linear.predict_values(model, part), names, K)[0]
+
+    def everything() -> np.ndarray:
+        return np.concatenate([predict(X_test[start : start + 500]) for start in range(0, X_test.shape[0], 500)])
+
+    latency = time_median_ms(lambda i: predict(rows[i]), min(len(rows), 20))
+    return training_row | measure_predictions(folder, latency, everything, lambda ids: ids)
+
+
 def measure_training(training: Stopwatch, to: str) -> Row:
     """Time, peak memory and size, after the model has been saved."""
     n_bytes = sum(path.stat().st_size for path in Path(to).rglob("*") if path.is_file())
@@ -159,6 +204,7 @@ def to_ids(found: Sequence[Any]) -> np.ndarray:
 
 BONSAI = {"cluster_balanced": False, "cluster_k": 100, "max_depth": 3}
 SYSTEMS: dict[str, tuple[str, Callable[..., Row], Row]] = {
+    FROM_TEXTS: ("longtail", longtail_defaults, {}),  # the corpus is added
     OURS: ("longtail", longtail_trees, {"preset": "best"}),
     "longtail parabel": ("longtail", longtail_trees, {"preset": "parabel"}),
     "longtail bonsai": ("longtail", longtail_trees, {"preset": "bonsai"}),
@@ -167,5 +213,6 @@ SYSTEMS: dict[str, tuple[str, Callable[..., Row], Row]] = {
     "omikuji Bonsai x3": ("omikuji", omikuji_trees, {"options": {"n_trees": 3, **BONSAI}}),
     "PECOS XR-Linear": ("pecos", pecos_xr_linear, {}),
     "napkinXC PLT": ("napkinxc", napkinxc_plt, {}),
+    "LibMultiLabel tree": ("libmultilabel", libmultilabel_tree, {}),
 }
-SHORT = {name.replace(" x3", "").replace(" ", "-").lower(): name for name in SYSTEMS}
+SHORT = {name.replace(" x3", "").replace(",", "").replace(" ", "-").lower(): name for name in SYSTEMS}

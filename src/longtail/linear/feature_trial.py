@@ -33,7 +33,7 @@ def choose_features(
     given = words.get_params()
     chosen = fill_plain_words(given)
     alternatives = [(name, value) for name, value in _list_alternatives(words, len(texts)).items() if given[name] is None]
-    described = ", ".join(f"{name}={chosen[name]:g}" for name, _ in alternatives)
+    described = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
     if words.mean_length > MAX_SHORT_WORDS:
         return chosen, f"{described}: the texts are long, {words.mean_length:,.0f} words on average"
     trial = Trial.draw(X, Y, seed, words.threads)
@@ -52,10 +52,10 @@ def choose_features(
     tried = [f"{described}: {best:.2f}"]
     for name, value in alternatives:
         found = score({**chosen, name: value})
-        tried.append(f"{name}={value:g}: {found:.2f}")
+        tried.append(f"{name}={value:.3g}: {found:.2f}")
         if found > MIN_GAIN * best:
             chosen[name], best = value, found
-    final = ", ".join(f"{name}={chosen[name]:g}" for name, _ in alternatives)
+    final = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
     return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
 
 

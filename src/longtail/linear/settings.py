@@ -39,6 +39,6 @@ class LossSettings(SolverSettings):
         default=None,
         paper="1 (DiSMEC, Parabel)",
         positive=True,
-        search=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        search=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
     )
     loss: str = setting("Loss: squared_hinge or logistic.", default="squared_hinge", paper="squared_hinge", choices=SOLVERS)

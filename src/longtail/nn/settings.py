@@ -19,8 +19,12 @@ class TrainingSettings(Settings):
 
     batch: int | None = setting("Samples per batch. None: chosen by the number of samples.", default=None, positive=True)
     accumulate: int = setting("Number of batches whose gradients are averaged for one update.", default=1, positive=True)
-    epochs: int | None = setting("Maximum number of epochs. None: chosen by the method.", default=None, positive=True)
-    rate: float | None = setting("Learning rate. None: chosen by the method.", default=None, positive=True)
+    epochs: int | None = setting(
+        "Maximum number of epochs. None: chosen by the method.", default=None, positive=True, search=(10, 20, 40)
+    )
+    rate: float | None = setting(
+        "Learning rate. None: chosen by the method.", default=None, positive=True, search=(0.0001, 0.0003, 0.001, 0.003)
+    )
     schedule: str = setting(f"Learning-rate schedule: {', '.join(SCHEDULES)}.", default="linear", choices=SCHEDULES)
     clip: float = setting("Maximum norm of the gradient of the dense parameters. 0: no clipping.", default=0.0, minimum=0)
     average: str = setting("Weight averaging: none, swa or ema.", default="ema", choices=("none", "swa", "ema"))

@@ -51,8 +51,9 @@ def _render_settings(title: str, settings: list[Described], cls: type[Model]) ->
         return f"{title}: none"
     best = cls.presets.get("best", {})
     lines = [title]
-    for name, kind, default, paper, doc, _ in settings:
+    for name, kind, default, paper, doc, search in settings:
         published = f"; paper: {paper}" if paper else ""
-        lines.append(f"  {name} ({kind}, default {best.get(name, default)}{published})")
+        searched = f"; tune: {', '.join(map(str, search))}" if search else ""
+        lines.append(f"  {name} ({kind}, default {best.get(name, default)}{published}{searched})")
         lines += textwrap.wrap(doc, _WIDTH, initial_indent="      ", subsequent_indent="      ", break_on_hyphens=False)
     return "\n".join(lines)
