@@ -97,7 +97,8 @@ def test_data_must_come_from_files(source: str) -> None:
 
 def test_a_file_that_holds_something_else_is_refused(train: Dataset, tmp_path: Path) -> None:
     write(train, tmp_path / "train")
-    job = {"train": str(tmp_path / "train.jsonl"), "hashes": {"train": hash_data(train)}}
+    layouts = {"train": train.layout.to_json()}
+    job = {"train": str(tmp_path / "train.jsonl"), "layouts": layouts, "hashes": {"train": hash_data(train)}}
     assert read_part(job, "train").n_samples == train.n_samples
     write(train.take(range(9)), tmp_path / "part")
     with pytest.raises(DataError, match="does not hold the data of this comparison"):
