@@ -1,4 +1,10 @@
-"""TF-IDF: longtail and scikit-learn's TfidfVectorizer with the same settings, on debian-debtags."""
+"""TF-IDF: longtail and scikit-learn's TfidfVectorizer with the same settings.
+
+    python benchmarks/tfidf.py
+    python benchmarks/tfidf.py --corpus manpages-seealso --ngrams 1
+
+Words are the same; with n-grams the vectors differ, because longtail scales words and n-grams separately.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +25,14 @@ from common import (
     make_parser,
     print_progress,
     read_corpus,
+    read_memory,
     report,
     save,
     time_best,
 )
 from peers import run
 
-CORPUS = "debian-debtags"
-NGRAMS, MIN_DF, MIN_CHARS = 2, 2, 2  # scikit-learn skips words of one letter
+MIN_DF, MIN_CHARS = 2, 2  # scikit-learn skips words of one letter
 N_SINGLE_TEXTS = 500  # for the latency of one text
 
 
@@ -46,32 +52,36 @@ def measure_latency(transform: Callable[[list[str]], Any], texts: list[str]) -> 
     return 1000 * float(np.median(seconds))
 
 
-def measure_longtail(folder: str, threads: int, repeat: int) -> Row:
+def measure_longtail(folder: str, ngrams: int, threads: int, repeat: int) -> Row:
     """Fit and transform with longtail."""
     from longtail.features.tfidf import Tfidf
 
     train, test = read_texts(folder)
     Tfidf(min_df=1).fit_transform(["warm up"])
-    tfidf = Tfidf(ngrams=NGRAMS, min_df=MIN_DF, min_chars=MIN_CHARS, threads=threads)
+    tfidf = Tfidf(ngrams=ngrams, min_df=MIN_DF, min_chars=MIN_CHARS, threads=threads)
+    before = read_memory("VmRSS")
     X, wall, cpu = time_best(repeat, lambda: tfidf.fit_transform(train))
+    memory = read_memory("VmHWM") - before
     X_test, test_wall, _ = time_best(repeat, lambda: tfidf.transform(test))
     save(Path(folder), X=X, X_test=X_test)
     terms = [tfidf.get_term(i) for i in range(tfidf.n_features)]
     (Path(folder) / "terms.json").write_text(json.dumps(terms))
-    return {"wall": wall, "cpu": cpu, "test": test_wall, "ms": measure_latency(tfidf.transform, test)}
+    return {"wall": wall, "cpu": cpu, "MB": memory, "test": test_wall, "ms": measure_latency(tfidf.transform, test)}
 
 
-def measure_sklearn(folder: str, repeat: int) -> Row:
+def measure_sklearn(folder: str, ngrams: int, repeat: int) -> Row:
     """Fit and transform with scikit-learn."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     train, test = read_texts(folder)
-    tfidf = TfidfVectorizer(ngram_range=(1, NGRAMS), min_df=MIN_DF, sublinear_tf=True, dtype=np.float32)
+    tfidf = TfidfVectorizer(ngram_range=(1, ngrams), min_df=MIN_DF, sublinear_tf=True, dtype=np.float32)
+    before = read_memory("VmRSS")
     X, wall, cpu = time_best(repeat, lambda: tfidf.fit_transform(train))
+    memory = read_memory("VmHWM") - before
     X_test, test_wall, _ = time_best(repeat, lambda: tfidf.transform(test))
     save(Path(folder), X_sklearn=X, X_test_sklearn=X_test)
     (Path(folder) / "terms_sklearn.json").write_text(json.dumps(tfidf.get_feature_names_out().tolist()))
-    return {"wall": wall, "cpu": cpu, "test": test_wall, "ms": measure_latency(tfidf.transform, test)}
+    return {"wall": wall, "cpu": cpu, "MB": memory, "test": test_wall, "ms": measure_latency(tfidf.transform, test)}
 
 
 def compare_matrices(folder: Path) -> Row:
@@ -97,25 +107,30 @@ def find_columns(terms: list[str], wanted: list[str]) -> list[int]:
 
 def main() -> None:
     """Run the benchmark."""
-    given = make_parser(__doc__).parse_args()
-    train, test = read_corpus(CORPUS), read_corpus(CORPUS, "test")
+    parser = make_parser(__doc__)
+    parser.add_argument("--corpus", default="debian-debtags")
+    parser.add_argument("--ngrams", type=int, default=1)
+    given = parser.parse_args()
+    train, test = read_corpus(given.corpus), read_corpus(given.corpus, "test")
+    n_words = sum(len(text.split()) for text in train.texts or []) / 1e6
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "texts.json").write_text(json.dumps([list(train.texts or []), list(test.texts or [])]))
+        common = {"folder": folder, "ngrams": given.ngrams, "repeat": given.repeat}
         print_progress("tfidf: longtail")
         found = {
-            f"longtail, {n} thread{'s' * (n > 1)}": run(
-                "longtail", measure_longtail, folder=folder, threads=n, repeat=given.repeat
-            ).result
+            f"longtail, {n} thread{'s' * (n > 1)}": run("longtail", measure_longtail, threads=n, **common).result
             for n in (1, THREADS)
         }
         print_progress("tfidf: scikit-learn")
-        found["scikit-learn"] = run("sklearn", measure_sklearn, folder=folder, repeat=given.repeat).result
+        found["scikit-learn"] = run("sklearn", measure_sklearn, **common).result
         agreement = compare_matrices(Path(folder))
     rows = [
         {
             "system": system,
             "fit + transform train s": row["wall"],
             "CPU-s": row["cpu"],
+            "CPU-s per million words": row["cpu"] / n_words,
+            "MB per million words": row["MB"] / n_words,
             "transform test s": row["test"],
             "one text ms": row["ms"],
             "speed-up over scikit-learn": found["scikit-learn"]["wall"] / row["wall"],
@@ -123,9 +138,12 @@ def main() -> None:
         }
         for system, row in found.items()
     ]
+    terms = "words" if given.ngrams == 1 else f"words and n-grams of up to {given.ngrams}"
     notes = [
-        f"{CORPUS}: {train.n_samples:,} train, {test.n_samples:,} test; words and pairs, min_df {MIN_DF}, sublinear",
+        f"{given.corpus}: {train.n_samples:,} train, {test.n_samples:,} test, {n_words:.2f} million words; {terms}, "
+        f"min_df {MIN_DF}, sublinear",
         f"best of {given.repeat} runs in one process; one text: median of {N_SINGLE_TEXTS}; scikit-learn uses one thread",
+        "MB: peak memory of fit and transform, without the texts, per million words of the training data",
     ]
     report({"TF-IDF": rows, "Agreement": [agreement]}, notes, given.json)
 

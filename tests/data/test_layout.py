@@ -250,6 +250,9 @@ def test_a_tab_separated_file_with_quotes(tmp_path: Path, rows: list[list[str]])
     assert data.texts is not None and data.texts[:2] == ['He said "no"', "tab\there"]
     path.write_text("text\tlabels\n" + '"Yes" or "no\tx\n' + 'the "b\ty\n')
     assert longtail.read(path).texts == ['"Yes" or "no', 'the "b']
+    late = [*rows * 20, ['He said "no"', "x"]]  # after the bytes that the dialect is guessed from
+    data = longtail.read(write_rows(path, ["text", "labels"], late, delimiter="\t"))
+    assert data.texts is not None and data.texts[-1] == 'He said "no"'
 
 
 def test_a_layout_survives_another_process() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from longtail.errors import DataError
 from longtail.files import read_lines
 
 _DELIMITERS = "\t,;|"
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 class Dialect(NamedTuple):
@@ -98,7 +100,7 @@ def _parse_rows(stream: IO[bytes], path: str | Path, dialect: Dialect, notes: li
         try:
             for cells in table:
                 if cells:
-                    yield Row(cells, start)
+                    yield Row(cells if dialect.has_quotes else [_unquote(cell) for cell in cells], start)
                 else:
                     n_blank += 1
                 start = table.line_num + 1
@@ -107,6 +109,16 @@ def _parse_rows(stream: IO[bytes], path: str | Path, dialect: Dialect, notes: li
             raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", hint=hint) from error
     if n_blank:
         notes.append(f"{n_blank:,} blank rows were skipped")
+
+
+def _unquote(cell: str) -> str:
+    """Remove quotes that only a program writes: around a cell in which quotes are doubled. The first rows may have none.
+
+    >>> _unquote('"a ""b"" c"'), _unquote('"a" or "b"')
+    ('a "b" c', '"a" or "b"')
+    """
+    is_quoted = cell.startswith('"') and '""' in cell[1:-1] and _QUOTED.fullmatch(cell)
+    return cell[1:-1].replace('""', '"') if is_quoted else cell
 
 
 def _make_reader(lines: Iterator[str], dialect: Dialect) -> Any:
