@@ -31,8 +31,8 @@ RUNS = {  # what is read, by spec
     "secseq": "all words and pairs of words, weighted by TF-IDF (default)",
     "secseq+ngrams=1": "all words, weighted by TF-IDF",
     "lightattention+max_length=200+select=first": "the first 200 words",
-    "lightattention+max_length=500+select=first": "the first 500 words",
-    "lightattention": "100 words and the 100 best others (default)",
+    "lightattention+max_length=200": "the first 100 words and the best 100 of the others",
+    "lightattention": "the first 50 words and the best 50 of the others (default)",
 }
 LENGTHS = (100, 200, 300, 500, 1000)  # words read by --words
 

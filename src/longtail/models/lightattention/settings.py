@@ -15,7 +15,7 @@ MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every 
 N_CANDIDATES = 384  # labels scored per text where there is a tree, about
 
 _LONG_TEXT_WORDS = 200  # texts are long if they have more words than this, on average
-_MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 200  # words that are read of each text
+_MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 100  # words that are read of each text
 _MAX_BEAM_SHARE = 1 / 4  # of all clusters
 _MAX_TOP_HALVINGS = 12  # the first level has up to 2^12 nodes; larger trees get more levels
 
@@ -212,10 +212,10 @@ def _cpu_defaults(n_samples: int) -> CorpusDefaults:
 def choose_max_length(mean_words: float) -> int:
     """How many words are read of each text, by the number of words that texts have on average.
 
-    Training time grows with the words that are read, so of long texts 200 are read, chosen as ``select`` says.
+    Training time grows with the words that are read, so of long texts 100 are read, chosen as ``select`` says.
 
     >>> choose_max_length(90), choose_max_length(800)
-    (500, 200)
+    (500, 100)
     """
     return _MAX_WORDS if mean_words <= _LONG_TEXT_WORDS else _MAX_WORDS_OF_LONG_TEXTS
 
