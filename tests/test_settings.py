@@ -230,8 +230,8 @@ def test_clones_and_copies_have_the_same_settings() -> None:
 
 def test_describe_lists_every_setting() -> None:
     first, second, *_ = describe(NetworkSettings)
-    assert first == ("epochs", "int", 5, "20", "Passes over the training data.")
-    assert second == ("rate", "float | None", None, "", "Learning rate. None: chosen by the method.")
+    assert first == ("epochs", "int", 5, "20", "Passes over the training data.", ())
+    assert second == ("rate", "float | None", None, "", "Learning rate. None: chosen by the method.", ())
     assert [each.name for each in describe(NetworkSettings)] == NetworkSettings.param_names()
 
 

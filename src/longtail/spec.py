@@ -127,7 +127,7 @@ def known_settings(method: str) -> dict[str, str]:
     """Return the type of every setting of a method and of its features, by name.
 
     >>> known_settings("ovr")["C"], known_settings("ovr")["ngrams"]
-    ('float', 'int')
+    ('float | None', 'int | None')
     """
     cls = model_class(method)
     features = fields(FeatureSettings) if cls.input == "features" else ()
@@ -175,6 +175,8 @@ def _read_value(name: str, text: str, known: dict[str, str], method: str) -> Any
 def _write_value(name: str, value: Any, kind: str) -> str:
     """Write a value so that it is read as the same value again."""
     text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
+    if isinstance(value, float):
+        text = text.replace("e+", "e")  # a plus would start the next setting
     needs_quotes = isinstance(value, str) and ("str" not in kind or parse_value(name, text, kind) != value)
     plain = _PLAIN.fullmatch(text) and not needs_quotes
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -25,7 +25,7 @@ from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 _DATA_FILE = re.compile(r"(\.?)[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)(\.\d+\.part)?|\.manifest\.json\.\d+\.part")
 _DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U16": "u2", "U64": "u8"}
