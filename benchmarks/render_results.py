@@ -48,7 +48,7 @@ with default settings unless others are named. The best value of a column is bol
 seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
-corpus or, for texts, TF-IDF of single words, which their seconds do not include; `plt+ngrams=1+min_chars=2` uses the same
+corpus or, for texts, TF-IDF of single words, which their seconds do not include; `plt+ngrams=1+min_df=2+subwords=0+min_chars=2` uses the same
 features. omikuji and LibMultiLabel take no seed: their values differ by some tenths from run to run.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
