@@ -31,10 +31,11 @@ def warm_up(preset: str) -> Row:
 
 
 def model_settings(preset: str) -> dict[str, Any]:
-    """The settings of a preset without those of text features."""
+    """The settings of a preset without those of text features; C is that of the peers."""
     from longtail.models.plt.model import LabelTrees
 
-    return {name: value for name, value in LabelTrees.preset(preset).items() if name in LabelTrees.param_names()}
+    own = {name: value for name, value in LabelTrees.preset(preset).items() if name in LabelTrees.param_names()}
+    return {"C": 1.0, **own}
 
 
 def longtail_trees(folder: str, to: str, preset: str) -> Row:

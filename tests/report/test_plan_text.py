@@ -34,9 +34,9 @@ def test_better_methods_over_the_budget_are_named() -> None:
 def test_a_budget_that_is_too_small_is_reported() -> None:
     found = make_plan(VECTORS, Budget(0.001, 4), threads=1, machine=Machine())
     assert explain_misfit(found) == "No method fits the budget of 0.001 minutes and 4 GB."
-    assert explain_choice(found).startswith(explain_misfit(found)) and "The cheapest is hierarchicalxc: about 0." in explain_choice(
-        found
-    )
+    assert explain_choice(found).startswith(
+        explain_misfit(found)
+    ) and "The cheapest is hierarchicalxc: about 0." in explain_choice(found)
 
 
 @pytest.mark.parametrize("p", [PACKAGES, VECTORS])
