@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from longtail.features.rewriting import choose_subword_weight
 from longtail.features.text import TextFeatures, fill_plain_words
-from longtail.linear.trial import MIN_GAIN, MIN_SAMPLES, TRIAL_K, Trial
+from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
 
@@ -53,7 +53,7 @@ def choose_features(
     for name, value in alternatives:
         found = score({**chosen, name: value})
         tried.append(f"{name}={value:.3g}: {found:.2f}")
-        if found > MIN_GAIN * best:
+        if found > best:
             chosen[name], best = value, found
     final = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
     return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
