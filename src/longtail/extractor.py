@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import SettingError
+from longtail.features.analyser import Analyser
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser
 from longtail.features.pretrained import check_encoder
-from longtail.features.text import TextFeatures, fill_plain_words
+from longtail.features.text import AUTO, TextFeatures, fill_plain_words
 from longtail.kernels import Floats
 from longtail.linear.feature_trial import choose_features
 from longtail.model import Model, PartWeights
@@ -81,6 +82,8 @@ class FeatureExtractor(FeatureSettings):
         """Raise an error if a package or pretrained weights that ``fit_transform`` needs are not installed."""
         if self.dense is not None:
             check_encoder(self.dense)
+        if self.language is not None:
+            Analyser("en" if self.language == AUTO else self.language)
 
     def fit_transform(
         self, inputs: Any, Y: sp.csr_array = None, model: Model | None = None, progress: Progress = SILENT
@@ -98,7 +101,7 @@ class FeatureExtractor(FeatureSettings):
             vectors = words.fit_transform(inputs, progress)
             if Y is not None and model is not None and model.quick_settings is not None:
                 chosen, why = choose_features(inputs, vectors, Y, words, model.fit_quick, self.seed)
-                self.decisions = (why,)
+                self.decisions = (why,) if why else ()
         kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else TextFeatures
         if vectors is None or self.dense or chosen != plain:
             self.features = self._make(kind, **chosen)

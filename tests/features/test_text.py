@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail import Tagger, load
-from longtail.errors import DataError, SettingError
+from longtail.errors import DataError, MissingExtra, SettingError
 from longtail.features.text import TextFeatures
 from longtail.features.tfidf import Tfidf
 
@@ -64,3 +66,9 @@ def test_the_language_is_detected_if_asked_for(tmp_path: object) -> None:
 def test_words_without_other_blocks_are_plain_tfidf() -> None:
     texts = ["red rose", "red apple", "green apple"]
     assert np.array_equal(TextFeatures().fit_transform(texts).toarray(), Tfidf().fit_transform(texts).toarray())
+
+
+def test_a_missing_stemmer_is_noticed_before_data_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Stemmer", None)
+    with pytest.raises(MissingExtra, match="language"):
+        Tagger("plt", language="fi").pipeline.check_requirements()

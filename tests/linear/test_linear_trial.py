@@ -105,6 +105,8 @@ def test_settings_that_are_given_are_not_chosen() -> None:
     tagger = Tagger("ovr", C=1.0, ngrams=1, min_df=3, subwords=0.0, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
     assert tagger.pipeline.decisions == () and isinstance(tagger.features, TextFeatures)
     assert tagger.features.get_params()["min_df"] == 3
+    open_subwords = Tagger("ovr", C=1.0, ngrams=1, min_df=2, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
+    assert open_subwords.pipeline.decisions == ()  # the texts have no rare words, so subwords are not tried
     some = Tagger("ovr", C=1.0, min_df=3, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
     assert "min_df" not in some.pipeline.decisions[0] and some.features.get_params()["min_df"] == 3  # type: ignore[union-attr]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import scipy.sparse as sp
 
+from longtail.errors import DataError
 from longtail.features.rewriting import choose_subword_weight
 from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
@@ -22,7 +23,7 @@ MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
 def choose_features(
     texts: Sequence[str], X: sp.csr_array, Y: sp.csr_array, words: TextFeatures, fit_quick: Callable[..., Any], seed: int
 ) -> tuple[dict[str, Any], str]:
-    """Choose settings that are None. Returns those of ``PLAIN_WORDS`` with their values, and a sentence that says why.
+    """Choose settings that are None. Returns those of ``PLAIN_WORDS`` with their values, and why (empty: no choice).
 
     :param texts: The training texts.
     :param X: Their vectors with the default features.
@@ -34,6 +35,8 @@ def choose_features(
     chosen = fill_plain_words(given)
     alternatives = [(name, value) for name, value in _list_alternatives(words, len(texts)).items() if given[name] is None]
     described = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
+    if not alternatives:
+        return chosen, ""
     if words.mean_length > MAX_SHORT_WORDS:
         return chosen, f"{described}: the texts are long, {words.mean_length:,.0f} words on average"
     trial = Trial.draw(X, Y, seed, words.threads)
@@ -46,7 +49,10 @@ def choose_features(
             model = fit_quick(features.fit_transform([texts[row] for row in rows]), Y_rows)
             return model.topk(features.transform([texts[row] for row in held_out]), TRIAL_K)
 
-        return trial.score(fit_predict)
+        try:
+            return trial.score(fit_predict)
+        except DataError:  # no word is frequent enough in a part of the texts
+            return 0.0
 
     best = score(chosen)
     tried = [f"{described}: {best:.2f}"]
