@@ -30,6 +30,7 @@ README_ROWS = {
     "`plt`": ("plt",),
     "`glas`": ("glas",),
     "`lightattention`": ("lightattention",),
+    "`aplc`": ("aplc",),
     "best `blend`": (
         "blend:minilm",
         "blend:attention",
@@ -37,7 +38,7 @@ README_ROWS = {
         "blend",
     ),
 }
-README_CORPORA = ("delicious", "debian-debtags", "gutenberg-lcsh", "finna-yso-en")
+README_CORPORA = ("delicious", "debian-debtags", "manpages-seealso", "gutenberg-lcsh", "finna-yso-en", "finna-yso-fi")
 
 INTRODUCTION = """\
 # Results
@@ -48,8 +49,9 @@ with default settings unless others are named. The best value of a column is bol
 seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
-corpus or, for texts, TF-IDF of single words, which their seconds do not include; `plt+ngrams=1+min_df=2+subwords=0+min_chars=2` uses the same
-features. omikuji and LibMultiLabel take no seed: their values differ by some tenths from run to run.
+corpus or, for texts, TF-IDF of single words, which their seconds do not include;
+`plt+ngrams=1+min_df=2+subwords=0+min_chars=2` uses the same features. omikuji and LibMultiLabel take no seed: their values
+differ by some tenths from run to run.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""

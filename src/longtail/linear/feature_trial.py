@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import DataError
-from longtail.features.rewriting import choose_subword_weight
+from longtail.features.rewriting import choose_subword_weight, count_words
 from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
 
@@ -33,7 +34,7 @@ def choose_features(
     """
     given = words.get_params()
     chosen = fill_plain_words(given)
-    alternatives = [(name, value) for name, value in _list_alternatives(words, len(texts)).items() if given[name] is None]
+    alternatives = [(name, value) for name, value in _list_alternatives(words, texts).items() if given[name] is None]
     described = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
     if not alternatives:
         return chosen, ""
@@ -65,7 +66,10 @@ def choose_features(
     return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
 
 
-def _list_alternatives(words: TextFeatures, n_texts: int) -> dict[str, Any]:
+def _list_alternatives(words: TextFeatures, texts: Sequence[str]) -> dict[str, Any]:
     """The alternative to each default. Subwords are tried only in short texts with many rare words."""
-    weight = choose_subword_weight(words.words.word_df, n_texts)
+    df = words.words.word_df
+    if words.analyser is not None:  # stems are less rare than words, but subwords help next to them, too
+        df = np.fromiter(count_words(texts).values(), np.int32)
+    weight = choose_subword_weight(df, len(texts))
     return {"min_df": 1, **({"subwords": weight} if weight else {}), "ngrams": 2}
