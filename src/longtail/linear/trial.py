@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from longtail.topk import TopK
 MIN_SAMPLES = 200  # labelled samples; with fewer, chance decides and no trial is made
 MAX_NONZEROS = 300_000  # of the samples of a trial
 _SHARE = 0.25  # of them are held out
-_MIN_SCORED = 2000  # held-out samples, if there are that many; small corpora are split several times
+_MIN_SCORED = 5000  # held-out samples that are wanted; with fewer, the part is split several times
 _MAX_FOLDS = 4  # with a share of 0.25 every sample is then held out once
+_MAX_FOLD_NONZEROS = 2 * MAX_NONZEROS  # of all folds together
 _SCORED = ("P@1", "P@5", "PSP@5")
 TRIAL_K = 5  # labels that are predicted
 MIN_GAIN = 1.003  # ratio of two scores; a smaller gain is within the noise
@@ -54,7 +56,8 @@ class Trial:
         part = draw_label_clusters(X, Y, max_nonzeros, seed, threads)
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(part.indptr)))
         size = int(_SHARE * len(rows))
-        n_folds = min(max(_MIN_SCORED // max(size, 1), 1), _MAX_FOLDS)
+        n_nonzeros = max(int(np.diff(X.indptr)[rows].sum()), 1)
+        n_folds = min(max(ceil(_MIN_SCORED / size), 1), max(_MAX_FOLD_NONZEROS // n_nonzeros, 1), _MAX_FOLDS)
         parts = [rows[i * size : (i + 1) * size] for i in range(n_folds)]
         return cls(part, tuple((np.setdiff1d(rows, held_out), np.sort(held_out)) for held_out in parts))
 
