@@ -1,8 +1,8 @@
 """Making text encoders: by name, from pretrained weights, or from saved arrays.
 
-From scratch: ``bag`` is the mean or a weighted sum of token vectors, ``gru`` and ``lstm`` are bidirectional, ``transformer`` is a small one,
-``xlnet`` has XLNet's relative positions. Any other name is a pretrained model: of an installed package (``minilm``,
-``wordllama``), in a folder, or in the hub's cache (``features.pretrained``).
+From scratch: ``bag`` is the mean or a weighted sum of token vectors, ``gru`` and ``lstm`` are bidirectional, ``transformer``
+is a small one, ``xlnet`` has XLNet's relative positions. Any other name is a pretrained model: of an installed package
+(``minilm``, ``wordllama``), in a folder, or in the hub's cache (``features.pretrained``).
 """
 
 from __future__ import annotations

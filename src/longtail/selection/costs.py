@@ -204,7 +204,7 @@ def _count_neuralxc(p: Profile) -> Work:
 
 
 def _count_aplc(p: Profile) -> Work:
-    """A bag encoder: in each epoch, vectors of distinct tokens are summed, and 512 hidden units are compared with all labels."""
+    """A bag encoder: an epoch sums the vectors of distinct tokens, and compares 512 hidden units with all labels."""
     epochs, layer = 20, 512 * (_DIM + p.n_labels) / _MILLION
     return Work(
         (
