@@ -71,7 +71,7 @@ def main() -> None:
             for i in (0, 1)
         )
         with Stopwatch() as watch:
-            ids = LabelTrees(n_trees=1, threads=1).fit(X, train.Y).topk(X_held, 5).ids
+            ids = LabelTrees(n_trees=1, C=1.0, threads=1).fit(X, train.Y).topk(X_held, 5).ids
         values = score_predictions(ids, train.Y, held.Y)
         name = " + ".join(name if w == 1 else f"{w:g} × {name}" for name, w in mixture.items())
         costs = {"terms": X.shape[1], "terms per text": X.nnz / X.shape[0], "features CPU-s": sum(map(seconds.get, mixture))}
