@@ -50,8 +50,11 @@ seconds of training from texts or vectors, MB of the saved model, peak MB of mem
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
 corpus or, for texts, TF-IDF of single words, which their seconds do not include;
-`plt+ngrams=1+min_df=2+subwords=0+min_chars=2` uses the same features. omikuji and LibMultiLabel take no seed: their values
+`plt+ngrams=1+min_df=2+subwords=0.0+min_chars=2` uses the same features. omikuji and LibMultiLabel take no seed: their values
 differ by some tenths from run to run.
+
+Recorded before TF-IDF had separate norms for words and n-grams, and to be recorded again: `blend` on Project Gutenberg and
+Finna, `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm`, and `secseq` on Reuters and Debian.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""
