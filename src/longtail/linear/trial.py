@@ -26,7 +26,7 @@ MAX_NONZEROS = 300_000  # of the samples of a trial
 _SHARE = 0.25  # of them are held out
 _MIN_SCORED = 5000  # held-out samples that are wanted; with fewer, the part is split several times
 _MAX_FOLDS = 4  # with a share of 0.25 every sample is then held out once
-_MAX_FOLD_NONZEROS = 2 * MAX_NONZEROS  # of all folds together
+_MAX_FOLD_NONZEROS = 4 * MAX_NONZEROS  # of all folds together, but there are always two if fewer samples are scored
 _SCORED = ("P@1", "P@5", "PSP@5")
 TRIAL_K = 5  # labels that are predicted
 MIN_GAIN = 1.003  # ratio of two scores; a smaller gain is within the noise
@@ -57,7 +57,7 @@ class Trial:
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(part.indptr)))
         size = int(_SHARE * len(rows))
         n_nonzeros = max(int(np.diff(X.indptr)[rows].sum()), 1)
-        n_folds = min(max(ceil(_MIN_SCORED / size), 1), max(_MAX_FOLD_NONZEROS // n_nonzeros, 1), _MAX_FOLDS)
+        n_folds = min(max(ceil(_MIN_SCORED / size), 1), max(_MAX_FOLD_NONZEROS // n_nonzeros, 2), _MAX_FOLDS)
         parts = [rows[i * size : (i + 1) * size] for i in range(n_folds)]
         return cls(part, tuple((np.setdiff1d(rows, held_out), np.sort(held_out)) for held_out in parts))
 
