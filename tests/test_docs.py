@@ -55,14 +55,11 @@ def test_commands_parse(page: Path) -> None:
     lines = [line for code in CODE.findall(page.read_text()) for line in code.splitlines()]
     for line in lines:
         if match := re.match(r"(?: {4})?(?:.*\| )?longtail (.*)", line):
-            build_parser().parse_args(shlex.split(match[1]))
+            build_parser().parse_args(shlex.split(match[1], comments=True))
 
 
-def test_values_of_the_guide_are_those_of_other_pages() -> None:
-    page = ROOT / "docs" / "which-method.md"
-    tables = " ".join(other.read_text() for other in PAGES if other != page)
-    figures = re.findall(r"(?<![\d.])\d+\.\d\d(?!\d)", page.read_text())
-    assert len(figures) > 30 and not [figure for figure in figures if not re.search(rf"\b{re.escape(figure)}\b", tables)]
+def test_the_guide_copies_no_values_from_the_results() -> None:
+    assert not re.findall(r"(?<![\d.])\d+\.\d\d(?!\d)", (ROOT / "docs" / "which-method.md").read_text())
 
 
 def test_the_first_page_has_the_example_of_the_readme() -> None:
