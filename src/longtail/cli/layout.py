@@ -9,8 +9,8 @@ from longtail.data.layout import FORMATS, Layout
 DATA = "file in any known format (plain, .gz, .xz), - for standard input, folder, or builtin:pydoc, builtin:debtags"
 
 
-def add_layout_options(command: argparse.ArgumentParser) -> None:
-    """Add the options; what is not given is guessed from the data."""
+def add_layout_options(command: argparse.ArgumentParser, *, reads_labels: bool = True) -> None:
+    """Add the options; what is not given is guessed from the data. Without labels, there is no vocabulary to read."""
     group = command.add_argument_group("layout of the data (guessed if not given)")
     group.add_argument("--text", metavar="COLUMN[,…]", help="column or key with the texts; several become fields of a text")
     group.add_argument("--labels", metavar="COLUMN[,…]", help="column with the labels, or several with one label each")
@@ -21,6 +21,9 @@ def add_layout_options(command: argparse.ArgumentParser) -> None:
     header = "whether the first row names the columns; without a header they are named 1, 2, …"
     group.add_argument("--header", action=argparse.BooleanOptionalAction, help=header)
     group.add_argument("--format", metavar="NAME", help=f"one of {', '.join(FORMATS)}")
+    if not reads_labels:
+        command.set_defaults(vocabulary=None, vocabulary_language=None)
+        return
     vocabulary = "names of the labels, URIs, descriptions, hierarchy: a list, a table (TSV, CSV) or SKOS"
     group.add_argument("--vocabulary", metavar="FILE", help=vocabulary)
     language = "language of the label names, such as fi (default: en, or the most frequent)"

@@ -88,6 +88,7 @@ def build_parser() -> Parser:
         )
 
     _add_training(add)
+    _add_selection(add)
     _add_models(add)
     _add_data(add)
     return top
@@ -106,28 +107,6 @@ def _add_training(add: _Add) -> None:
     _add_settings(train, "one setting, as in --method; may be repeated")
     _add_seed_and_threads(train)
     add_layout_options(train)
-
-    choose = add("choose", "Propose a method for the data and a budget, and estimate what each method would cost.")
-    choose.add_argument("data", metavar="DATA", help=DATA)
-    choose.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time for training (default: 10)")
-    choose.add_argument("--memory", type=float, metavar="GB", help="memory for training (default: what is free)")
-    trial = "train the two or three best on a part of the data, and keep the best"
-    choose.add_argument("--try", dest="trial", action="store_true", help=trial)
-    choose.add_argument("--out", metavar="MODEL", help="train the chosen method and save it in this folder")
-    _add_overwrite(choose)
-    _add_seed_and_threads(choose)
-    add_layout_options(choose)
-
-    tune = add("tune", "Search for settings of a method: random search with successive halving on held-out training data.")
-    tune.add_argument("data", metavar="DATA", help=DATA)
-    method = "method, or method:preset+name=value…; settings that it names are not changed (default: ovr)"
-    tune.add_argument("--method", default="ovr", metavar="NAME", help=method)
-    _add_settings(tune, "one setting that is not changed, such as ngrams=1; may be repeated")
-    tune.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time of the search (default: 10)")
-    tune.add_argument("--out", metavar="MODEL", help="train with the best settings and save the model in this folder")
-    _add_overwrite(tune)
-    _add_seed_and_threads(tune)
-    add_layout_options(tune)
 
     compare = add("compare", "Train and evaluate methods side by side: tables, results as JSON, and a page with plots.")
     compare.add_argument("train", metavar="TRAIN", help=f"data to train on: {DATA}")
@@ -156,12 +135,36 @@ def _add_training(add: _Add) -> None:
     pretrain.add_argument("--out", required=True, metavar="FOLDER", help="new folder to save the encoder in")
     _add_settings(pretrain, "one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated")
     _add_seed_and_threads(pretrain)
-    add_layout_options(pretrain)
+    add_layout_options(pretrain, reads_labels=False)
 
     demo = add("demo", "Build a corpus, compare methods on it, write a report, and tag an example.")
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="folder to write to (default: demo)")
     demo.add_argument("--quick", action="store_true", help="linear methods only")
     demo.add_argument("--open", action="store_true", help="open the report in a browser")
+
+
+def _add_selection(add: _Add) -> None:
+    choose = add("choose", "Propose a method for the data and a budget, and estimate what each method would cost.")
+    choose.add_argument("data", metavar="DATA", help=DATA)
+    choose.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time for training (default: 10)")
+    choose.add_argument("--memory", type=float, metavar="GB", help="memory for training (default: what is free)")
+    trial = "train the two or three best on a part of the data, and keep the best"
+    choose.add_argument("--try", dest="trial", action="store_true", help=trial)
+    choose.add_argument("--out", metavar="MODEL", help="train the chosen method and save it in this folder")
+    _add_overwrite(choose)
+    _add_seed_and_threads(choose)
+    add_layout_options(choose)
+
+    tune = add("tune", "Search for settings of a method: random search with successive halving on held-out training data.")
+    tune.add_argument("data", metavar="DATA", help=DATA)
+    method = "method, or method:preset+name=value…; settings that it names are not changed (default: ovr)"
+    tune.add_argument("--method", default="ovr", metavar="NAME", help=method)
+    _add_settings(tune, "one setting that is not changed, such as ngrams=1; may be repeated")
+    tune.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time of the search (default: 10)")
+    tune.add_argument("--out", metavar="MODEL", help="train with the best settings and save the model in this folder")
+    _add_overwrite(tune)
+    _add_seed_and_threads(tune)
+    add_layout_options(tune)
 
 
 def _add_models(add: _Add) -> None:
@@ -189,7 +192,7 @@ def _add_models(add: _Add) -> None:
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     _add_threads(predict)
-    add_layout_options(predict)
+    add_layout_options(predict, reads_labels=False)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
