@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError, SettingError
+from longtail.features.words import find_words, normalise_text
 from longtail.models.lightattention.word_vectors import check_word_vectors, load_word_vectors, read_word_vectors
 from longtail.models.lightattention.words import SMALL_CORPUS_TEXTS, UNKNOWN_WORD, Vocabulary
 
@@ -76,17 +77,17 @@ def test_located_words_are_the_words_of_the_text(text: str) -> None:
     vocabulary = Vocabulary().fit(["x"])
     words = vocabulary.locate(text)
     assert len(words.ids) == len(words.starts) == len(words.ends) == vocabulary.transform([text]).lengths[0]
-    assert (words.starts < words.ends).all() and (words.ends[:-1] <= words.starts[1:]).all()
-    for start, end in zip(words.starts.tolist(), words.ends.tolist(), strict=True):
-        assert Vocabulary().fit([text[start:end]]).transform([text[start:end]]).lengths.tolist() == [1]
+    assert (words.starts < words.ends).all() and (np.diff(words.starts) >= 0).all()
+    for word, start, end in zip(find_words(text), words.starts.tolist(), words.ends.tolist(), strict=True):
+        assert word in normalise_text(text[start:end])  # a few characters, such as ½, are two words
 
 
 def test_positions_count_characters_not_bytes() -> None:
     text = "Ünïcode İs — Straße"
     vocabulary = Vocabulary().fit([text])
     words = vocabulary.locate(text)
-    # İ in lower case is an i and a combining dot, which is not a letter
-    assert [text[a:b] for a, b in zip(words.starts, words.ends, strict=True)] == ["Ünïcode", "İ", "s", "Straße"]
+    # İ in lower case is an i and a combining dot
+    assert [text[a:b] for a, b in zip(words.starts, words.ends, strict=True)] == ["Ünïcode", "İs", "Straße"]
     assert (words.ids > 0).all()
 
 

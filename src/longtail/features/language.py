@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from longtail.errors import SettingError, suggest
+from longtail.features.words import find_words
 
 _MAX_SAMPLED_TEXTS = 2000
 _MAX_SAMPLED_CHARS = 1000  # of each text
 _MIN_SHARE = 0.02  # of the words that must be function words of the language; Finnish titles have 5 %, English texts 35 %
 _MIN_LEAD = 1.5  # times the share of the next language
 _MIN_WORDS = 20  # of the sample: fewer say nothing
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def detect_language(texts: Sequence[str], seed: int = 0) -> str | None:
     True
     """
     rows = np.random.default_rng(seed).permutation(len(texts))[:_MAX_SAMPLED_TEXTS]
-    words = Counter(word for row in rows for word in _WORD.findall(texts[row][:_MAX_SAMPLED_CHARS].lower()))
+    words = Counter(word for row in rows for word in find_words(texts[row][:_MAX_SAMPLED_CHARS]))
     n_words, scores = words.total(), dict.fromkeys(LANGUAGES, 0.0)
     for word, languages in _LANGUAGES_BY_WORD.items():
         for code in languages:

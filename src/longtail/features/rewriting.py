@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
+from longtail.features.words import WORD, align_text, find_words, is_unspaced
 from longtail.kernels import Ints, Longs
 
-_WORD = re.compile(r"\w+")
 _MAX_CACHED = 1 << 20  # distinct words
 _MIN_RARE_SHARE = 0.15  # with fewer rare words, subwords gain at most a point for more than twice the time
 _MAX_WORDS_PER_TEXT = 25  # distinct; texts of 60 and more become worse with subwords
@@ -55,7 +54,7 @@ class Rewriter:
 
     def rewrite(self, text: str) -> str:
         """The terms of all words of a text in order, separated by spaces."""
-        return " ".join(map(self._cache.__getitem__, _WORD.findall(text.lower())))
+        return " ".join(map(self._cache.__getitem__, find_words(text)))
 
     def align(self, text: str) -> tuple[str, Longs, Longs]:
         """The rewritten text, and the characters [start, end) of the text from which each of its terms comes.
@@ -63,15 +62,12 @@ class Rewriter:
         >>> [part if isinstance(part, str) else part.tolist() for part in SUBWORDS.align("An Apple")]
         ['_an_ _appl apple pple_', [0, 3, 3, 4], [2, 7, 8, 8]]
         """
-        lower, spans = text.lower(), []
-        terms: list[str] = []
-        for word in _WORD.finditer(lower):
+        normalised, first, last = align_text(text)
+        terms, spans = [], []
+        for word in WORD.finditer(normalised):
             for term in self._analyse(word.group()):
                 terms.append(term.text)
-                spans.append((word.start() + term.start, word.start() + term.end))
-        if len(lower) != len(text):  # a few capital letters become two characters in lower case
-            source = np.repeat(np.arange(len(text)), [len(letter.lower()) for letter in text]).tolist()
-            spans = [(source[start], source[end - 1] + 1) for start, end in spans]
+                spans.append((first[word.start() + term.start], last[word.start() + term.end - 1]))
         starts, ends = np.array(spans, np.int64).reshape(-1, 2).T
         return " ".join(terms), starts, ends
 
@@ -82,7 +78,7 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
     >>> count_words(["A rose is a rose", "a dog"])["a"]
     2
     """
-    return Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
+    return Counter(word for text in texts for word in set(find_words(text)))
 
 
 def estimate_rare_share(df: Ints) -> float:
@@ -119,7 +115,11 @@ def make_subwords(word: str, length: int = 5) -> tuple[Term, ...]:
     ['_kirj', 'kirja', 'irjat', 'rjat_']
     >>> make_subwords("on")
     (Term(text='_on_', start=0, end=2),)
+
+    A pair of Chinese characters is not divided further.
     """
+    if is_unspaced(word):
+        return (Term(word, 0, len(word)),)
     marked, n = f"_{word}_", len(word)
     starts = range(max(len(marked) - length, 0) + 1)
     return tuple(Term(marked[i : i + length], max(i - 1, 0), min(i + length - 1, n)) for i in starts)

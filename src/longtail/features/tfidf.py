@@ -7,7 +7,6 @@ the whole vector is scaled to length 1. With a common norm, the many pairs of a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from longtail.csr import make_indptr
 from longtail.errors import DataError, SettingError
 from longtail.features import terms
+from longtail.features.words import align_text, normalise_text
 from longtail.kernels import Bytes, Floats, Ints, Longs, map_parallel
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
@@ -26,7 +26,6 @@ _TEXTS_PER_CHUNK = 2048  # texts that one call of a kernel handles
 _CHARS_PER_CHUNK = 1 << 20  # their total length, as kernels allocate memory by length
 _MIN_TABLE_SLOTS = 1 << 16
 _DEFAULT_NGRAMS, _DEFAULT_MIN_DF = 1, 2  # if there are no labels by which the training data could decide
-_NON_WORD = re.compile(r"[^\w\x00-\x7f]")  # non-ASCII characters that are not letters or digits
 
 
 @settings
@@ -171,8 +170,8 @@ class Tfidf(TfidfSettings):
         """
         content, _ = convert_to_bytes([text])
         found, spans = terms.locate_terms(content, *self._term_options(), self.keys, self.ids)
-        character = map_bytes_to_characters(text, content)
-        return found, character[spans[:, 0]], character[spans[:, 1] - 1] + 1
+        starts, ends = map_bytes_to_characters(text, content)
+        return found, starts[spans[:, 0]], ends[spans[:, 1] - 1]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The fitted vocabulary and weights as plain arrays."""
@@ -262,27 +261,22 @@ def split_in_chunks(lengths: Sequence[int]) -> list[slice]:
 
 
 def convert_to_bytes(texts: Sequence[str]) -> tuple[Bytes, Longs]:
-    """Lower-case texts and concatenate them as UTF-8 bytes, as the kernels expect. Also returns the offset of each text."""
-    parts = []
-    for text in texts:
-        lower = text.lower()
-        parts.append(lower.encode() if lower.isascii() else _NON_WORD.sub(" ", lower).encode("utf-8", "replace"))
+    """Concatenate normalised texts as UTF-8 bytes, as the kernels expect. Also returns the offset of each text."""
+    parts = [normalise_text(text).encode("utf-8", "replace") for text in texts]
     return np.frombuffer(b"".join(parts), np.uint8), make_indptr([len(part) for part in parts], np.int64)
 
 
-def map_bytes_to_characters(text: str, content: Bytes) -> Longs:
-    """The character of a text from which each byte of its encoding comes.
+def map_bytes_to_characters(text: str, content: Bytes) -> tuple[Longs, Longs]:
+    """The characters [start, end) of a text from which each byte of its encoding comes.
 
     :param content: The bytes that ``convert_to_bytes`` returns for the text.
 
-    >>> map_bytes_to_characters("É1", convert_to_bytes(["É1"])[0]).tolist()
-    [0, 0, 1]
+    >>> [part.tolist() for part in map_bytes_to_characters("É1", convert_to_bytes(["É1"])[0])]
+    [[0, 0, 1], [1, 1, 2]]
     """
-    is_first_byte = (content & 0xC0) != 0x80  # other bytes continue a character
-    character: Longs = np.cumsum(is_first_byte, dtype=np.int64) - 1  # in the lower-cased text
-    if len(character) and character[-1] + 1 != len(text):  # a few capital letters become two characters in lower case
-        character = np.repeat(np.arange(len(text)), [len(letter.lower()) for letter in text])[character]
-    return character
+    _, starts, ends = align_text(text)
+    character = np.cumsum((content & 0xC0) != 0x80) - 1  # other bytes continue a character
+    return starts[character], ends[character]
 
 
 def _read_terms(text: Bytes, spans: Longs, min_chars: int) -> list[bytes]:

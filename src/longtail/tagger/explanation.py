@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from longtail.features.words import find_words
 from longtail.html import format_table
 from longtail.model import PartWeights
 
@@ -27,7 +28,7 @@ class Part(NamedTuple):
     @property
     def term(self) -> str:
         """The words of the part in lower case."""
-        return " ".join(WORD.findall(self.text.lower())) or self.text
+        return " ".join(find_words(self.text)) or self.text
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class Vocabulary:
         ([0, 3, 0], [0, 4, 9], [3, 7, 10])
         """
         rows, spans = self._find_words([text])
-        character = map_bytes_to_characters(text, convert_to_bytes([text])[0])  # of each byte
-        return WordSpans(rows.ids, character[spans[:, 0]], character[spans[:, 1] - 1] + 1)
+        starts, ends = map_bytes_to_characters(text, convert_to_bytes([text])[0])  # of each byte
+        return WordSpans(rows.ids, starts[spans[:, 0]], ends[spans[:, 1] - 1])
 
     def _find_words(self, texts: Sequence[str]) -> tuple[TokenRows, Longs]:
         """Find the word ids of texts, and the bytes [start, end) of each word [n_words, 2]."""
