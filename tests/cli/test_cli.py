@@ -88,6 +88,14 @@ def test_evaluate_at_other_ranks_to_standard_output(model: Path, capsys: pytest.
     assert "P@2" in figures and "P@1" in figures and "P@3" not in figures
 
 
+def test_training_can_be_limited_in_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, words = str(folder / "limited"), ["train", str(folder / "train.jsonl"), "--minutes", "0.0001", "--threads", "1"]
+    assert main([*words, "--method", "glas", "--out", out]) == 0
+    assert "stopped after 0.0001 minutes, in epoch 1 of 30" in capsys.readouterr().err
+    assert main([*words, "--method", "ovr", "--out", out]) == 2
+    assert "ovr cannot be stopped after a given time" in capsys.readouterr().err
+
+
 def test_train_with_validation_reports_on_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "train.jsonl", "--method", "ovr", "--out", "model", "--valid", "test.jsonl"]) == 0
     assert "60 samples" in capsys.readouterr().out

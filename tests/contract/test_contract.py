@@ -90,6 +90,15 @@ def test_parameters_are_those_of_scikit_learn(model: Model) -> None:
         model.set_params(nonsense=1)
 
 
+def test_mixed_precision_predicts_almost_the_same(model: Model, train: Dataset, vectors: Dataset) -> None:
+    if "mixed_precision" not in model.param_names():
+        pytest.skip("not a neural method")
+    X, Y = inputs(model, train, vectors)
+    first = [type(model)(mixed_precision=half).fit(X, Y).topk(X, 1) for half in (False, True)]  # type: ignore[call-arg]
+    assert np.mean(first[0].ids == first[1].ids) >= 0.8
+    assert np.isfinite(first[1].scores).all() and not np.array_equal(first[0].scores, first[1].scores)
+
+
 def test_every_preset_is_a_spec(method: str) -> None:
     for preset in model_class(method).presets:
         tagger = Tagger(f"{method}:{preset}", seed=1)

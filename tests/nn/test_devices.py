@@ -135,5 +135,6 @@ def test_a_trial_stops_when_it_takes_too_long() -> None:
 
 def test_devices_are_found_by_name() -> None:
     assert find_device("cpu") == torch.device("cpu")
+    assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(SettingError, match='device is "gpu", which torch does not find here'):
         find_device("gpu")

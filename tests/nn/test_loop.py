@@ -18,6 +18,7 @@ from longtail.nn.checkpoint import fingerprint
 from longtail.nn.loop import LoopPlan, TrainingRun, train
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
 from longtail.nn.sparse_embedding import SparseEmbedding
+from longtail.nn.validation import MeanPrecision
 from longtail.progress import SILENT, Progress, Stage
 
 STEPS = 3
@@ -428,3 +429,62 @@ def test_unknown_names_raise() -> None:
         train_net(schedule="linea")
     with pytest.raises(SettingError, match='no average "sma"'):
         train_net(average="sma")
+
+
+def test_training_stops_when_the_time_is_up_with_the_best_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    rates: list[float] = []
+    net = Net()
+
+    def loss(ids: Any) -> torch.Tensor:
+        rates.append(optimizer.param_groups[0]["lr"])
+        clock[0] += 12.0
+        return net.dense(net.rows.lookup(ids)).square().mean()
+
+    optimizer = torch.optim.SGD(net.dense.parameters(), lr=1.0)
+    values = iter([3.0, 9.0, 1.0])
+    plan = LoopPlan(epochs=100, steps=2, minutes=1.0, schedule="linear")
+    recorder = Recorder()
+    run = train(net, lambda _: iter([[0], [1]]), loss, optimizer, plan, metric=lambda: next(values), progress=recorder)
+    assert run.epoch == 3 and run.best == 9.0  # five steps of 12 seconds: the third epoch is cut
+    assert rates == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])  # the rate falls to 0 in that minute
+    assert recorder.said == ["stopped after 1 minutes, in epoch 3 of 100, metric 1.00"]
+
+
+class Recorder(Progress):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+
+def _make_precision(labels: list[int], right: float) -> MeanPrecision:
+    hits = np.zeros((len(labels), 5), bool)
+    hits[: round(right * len(labels)), 0] = True
+    return MeanPrecision(hits, np.array(labels, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("labels", "right", "collapsed"),
+    [([7] * 40, 0.4, True), ([7] * 38 + [1, 2], 0.4, True), ([7] * 37 + [1, 2, 3], 0.4, False), ([7] * 40, 0.5, False)],
+)
+def test_a_collapse_is_the_same_first_label_for_almost_all_held_out_samples(
+    labels: list[int], right: float, collapsed: bool
+) -> None:
+    score = _make_precision(labels, right)
+    assert score.is_collapsed is collapsed
+    assert score.at_1 == pytest.approx(100 * right) and score == pytest.approx(100 * right * (1 + 1 / 3 + 1 / 5) / 3)
+
+
+def test_a_collapse_stops_training_after_some_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_MIN_COLLAPSE_STEPS", 0)
+    bad, good = _make_precision([7] * 40, 0.1), _make_precision(list(range(40)), 0.1)
+    with pytest.raises(LongtailError, match=r"after 2 epochs.*only 10 % of them have it.*collapse_epochs=0"):
+        train_net(epochs=4, collapse_epochs=2, metric=lambda: bad)
+    for values, epochs in (([bad] * 4, 0), ([bad, good, bad, bad], 2), ([bad, bad, good, good], 3)):
+        _, run = train_net(epochs=4, collapse_epochs=epochs, metric=lambda values=iter(values): next(values))
+        assert run.epoch == 4
+    monkeypatch.setattr(loop, "_MIN_COLLAPSE_STEPS", 100)
+    assert train_net(epochs=4, collapse_epochs=2, metric=lambda: bad)[1].history[-1]["P@1"] == pytest.approx(10)

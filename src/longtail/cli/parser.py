@@ -102,6 +102,8 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--out", required=True, metavar="MODEL", help="folder to save the model in")
     train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
+    minutes = "stop training after N minutes, with the best weights so far: neural methods, and --method auto"
+    train.add_argument("--minutes", type=float, metavar="N", help=minutes)
     train.set_defaults(trial=False)
     _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")

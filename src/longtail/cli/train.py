@@ -20,7 +20,7 @@ from longtail.report.tuning import render_tuning
 from longtail.selection.plan import Budget, make_plan, train_command
 from longtail.selection.profile import profile_data
 from longtail.selection.trial import run_trial
-from longtail.spec import MethodSpec
+from longtail.spec import MethodSpec, known_settings
 from longtail.tagger.bundle import check_target
 from longtail.tagger.tagger import Tagger
 
@@ -31,7 +31,7 @@ def train(arguments: Namespace) -> None:
     """Train a tagger and save it."""
     display, tagger = Display(), None
     if arguments.method != AUTO:
-        spec = MethodSpec.parse(arguments.method, arguments.set).override(arguments.preset)
+        spec = _limit_time(MethodSpec.parse(arguments.method, arguments.set).override(arguments.preset), arguments.minutes)
         tagger = spec.build(arguments.seed, arguments.threads)  # reports wrong settings before the data is read
         tagger.pipeline.check_requirements()
     elif arguments.set or arguments.preset:
@@ -41,9 +41,20 @@ def train(arguments: Namespace) -> None:
     data = read_and_report(arguments.data, arguments, display)
     valid = read_and_report(arguments.valid, arguments, display, trained=data.layout) if arguments.valid else None
     if tagger is None:
-        spec = _choose_method(data, Budget(), arguments, display, display.say)
+        budget = Budget() if arguments.minutes is None else Budget(arguments.minutes)
+        spec = _choose_method(data, budget, arguments, display, display.say)
         tagger = spec.build(arguments.seed, arguments.threads)
     _fit_and_save(tagger, data, valid, arguments, display)
+
+
+def _limit_time(spec: MethodSpec, minutes: float | None) -> MethodSpec:
+    """The spec with a limit of its training time, if there is one."""
+    if minutes is None:
+        return spec
+    if "minutes" not in known_settings(spec.method):
+        hint = "Leave --minutes out, or let longtail choose a method for that time: --method auto"
+        raise SettingError(f"{spec.method} cannot be stopped after a given time", hint=hint)
+    return spec.override(settings={"minutes": minutes})
 
 
 def choose(arguments: Namespace) -> None:

@@ -39,6 +39,7 @@ class _Process:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
+AUTO_DEVICE = "auto"
 _scope, _process = _Scope(), _Process()
 
 
@@ -111,7 +112,9 @@ def _time_trial(threads: int, give_up: float = float("inf")) -> float:
 
 
 def find_device(name: str) -> torch.device:
-    """Check that torch has the device of this name, and return it."""
+    """Check that torch has the device of this name, and return it. auto: a GPU if there is one, otherwise the CPU."""
+    if name == AUTO_DEVICE:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # the latter where torch was built without that kind of device

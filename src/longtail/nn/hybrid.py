@@ -33,7 +33,9 @@ class HybridSettings(TextSettings):
     )
     dense_weight: float = setting("Norm of the encoder's vectors; those of TF-IDF have norm 1.", default=0.3, positive=True)
     dense_length: int = setting("Maximum number of tokens of a text that the encoder reads.", default=128, positive=True)
-    device: str = setting("Device of the encoder: cpu, cuda or another that torch knows.", default="cpu")
+    device: str = setting(
+        "Device of the encoder: cpu, cuda or another that torch knows. auto: a GPU if there is one.", default="auto"
+    )
 
 
 class Hybrid(HybridSettings):

@@ -26,15 +26,17 @@ from longtail.nn.checkpoint import Stateful, fingerprint, load_checkpoint, save_
 from longtail.nn.devices import adapt_threads
 from longtail.nn.schedule import get_schedule
 from longtail.nn.settings import TrainingPlan, TrainingSettings
+from longtail.nn.validation import MeanPrecision
 from longtail.progress import SILENT, Progress, Stage
 
 Batches = Callable[[np.random.Generator], Iterable[Any]]  # returns the batches of one epoch, in random order
-Metric = Callable[[], float]  # evaluates the current weights on validation data; higher is better
+Metric = Callable[[], float]  # evaluates the current weights on validation data; higher is better. See MeanPrecision
 
 CHECKPOINT_SECONDS = 300.0  # between two checkpoints; there is also one after each epoch
 _EMA_EPOCHS = 2  # time constant of the moving average of weights
 _EMA_UPDATES = 20  # per epoch
-_MAY_CHANGE = ("log", "checkpoint", "patience", "name", "threads", "jobs", "device", "cache")  # when a run continues
+_MAY_CHANGE = ("log", "checkpoint", "patience", "minutes", "collapse_epochs", "name", "threads", "jobs", "device", "cache")
+_MIN_COLLAPSE_STEPS = 200  # before a run can be said to have collapsed: a few small batches teach nothing
 
 
 class Optimizer(Protocol):
@@ -61,9 +63,11 @@ class LoopPlan:
     average: str = "none"  # none, swa or ema
     average_from: int = 0  # first epoch of swa
     patience: int = 0  # epochs without a better metric before training stops; 0: never
+    minutes: float | None = None  # after which training stops; None: no limit
+    collapse_epochs: int = 0  # after which training stops with an error if the network has learned nothing; 0: never
     log: str | Path | None = None  # file that gets one JSON line per epoch
     checkpoint: str | Path | None = None  # file from which a killed run continues
-    autocast: bool = True  # half precision on a GPU; on CPUs it was slower
+    mixed_precision: bool = False  # bfloat16 where torch considers it safe
     name: str = "epochs"  # of the progress bar
     method: dict[str, Any] = field(default_factory=dict)  # settings and data of the method; a checkpoint must have the same
 
@@ -73,11 +77,14 @@ class LoopPlan:
         return to_plain_types({name: value for name, value in every.items() if name not in (*_MAY_CHANGE, "method")})
 
 
-def plan_loop(settings: TrainingSettings, plan: TrainingPlan, steps: int, data: Iterable[NDArray[Any]]) -> LoopPlan:
+def plan_loop(
+    settings: TrainingSettings, plan: TrainingPlan, steps: int, data: Iterable[NDArray[Any]], *, n_runs: int = 1
+) -> LoopPlan:
     """Make the loop's plan from the settings of a method.
 
     :param steps: Batches per epoch.
     :param data: Arrays of the training data. A checkpoint is refused for other data, as for other settings.
+    :param n_runs: Number of networks that the method trains one after the other; they share ``minutes``.
     """
     return LoopPlan(
         epochs=plan.epochs,
@@ -89,6 +96,9 @@ def plan_loop(settings: TrainingSettings, plan: TrainingPlan, steps: int, data: 
         average=settings.average,
         average_from=plan.average_from,
         patience=settings.patience,
+        minutes=settings.minutes and settings.minutes / n_runs,
+        collapse_epochs=settings.collapse_epochs,
+        mixed_precision=settings.mixed_precision,
         log=settings.log,
         checkpoint=settings.checkpoint,
         method={**settings.get_params(), **vars(plan), "data": fingerprint(*data) if settings.checkpoint else ""},
@@ -106,6 +116,7 @@ class TrainingRun:
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     loss: float = 0.0  # sum over the batches of the current epoch
     seconds: float = 0.0  # of the current epoch, up to the last checkpoint
+    is_collapsed: bool = True  # since the start, all held-out samples have got the same first label
     history: list[dict[str, float]] = field(default_factory=list)
 
     def state_dict(self) -> dict[str, Any]:
@@ -135,16 +146,19 @@ def train(
     run = loop.run
     with progress.stage(plan.name, plan.epochs * plan.steps) as stage:
         stage.advance(run.epoch * plan.steps + run.step)
-        while run.epoch < plan.epochs and not _out_of_patience(run, plan):
+        while run.epoch < plan.epochs and not _out_of_patience(run, plan) and loop.time_used() < 1:
             net.train()
             unfreeze_groups(optimizer, run.epoch)
             seconds = loop.run_epoch(batches(np.random.default_rng([plan.seed, run.epoch])), stage)
             loop.average.after_epoch(run.epoch)
             finish_epoch(run, net, loop.average, metric, seconds)
+            _check_collapse(run, plan)
             if plan.log:
                 _write_log(plan.log, run.history)
             if plan.checkpoint:
                 loop.save()
+    if loop.time_used() >= 1 and run.epoch <= plan.epochs:
+        progress.say(f"stopped after {plan.minutes:g} minutes, in epoch {run.epoch} of {plan.epochs}{_show_metric(run)}")
     if run.best_weights:
         net.load_state_dict(run.best_weights)
     else:
@@ -169,7 +183,11 @@ class _Loop:
         self.parts: dict[str, Stateful] = {"net": net, "optimizer": optimizer, "average": self.average, "run": self.run}
         if plan.checkpoint and Path(plan.checkpoint).exists():
             load_checkpoint(plan.checkpoint, self.fixed_settings, self.parts)
-        self.saved = self.started = time.monotonic()
+        self.saved = self.started = self.begin = time.monotonic()
+
+    def time_used(self) -> float:
+        """The share of the minutes that is over; 0 without a limit."""
+        return (time.monotonic() - self.begin) / (60 * self.plan.minutes) if self.plan.minutes else 0.0
 
     def run_epoch(self, batches: Iterable[Any], stage: Stage) -> float:
         """Train on the batches of an epoch that are not done yet; return the seconds since the last checkpoint."""
@@ -183,9 +201,10 @@ class _Loop:
             n_batches = min(plan.accumulate, plan.steps - first)  # of this update
             if number == first:
                 adapt_threads()
-                self.set_rates(self.schedule((run.epoch * plan.steps + number) / (plan.epochs * plan.steps)))
+                done = (run.epoch * plan.steps + number) / (plan.epochs * plan.steps)
+                self.set_rates(self.schedule(min(max(done, self.time_used()), 1.0)))
                 self.optimizer.zero_grad()
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=plan.autocast and self.device.type == "cuda"):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=plan.mixed_precision):
                 value = self.loss(batch)
             (value / n_batches if n_batches > 1 else value).backward()  # type: ignore[no-untyped-call]
             run.loss += float(value.detach())
@@ -194,6 +213,8 @@ class _Loop:
             stage.advance(note=note)
             if run.step == first + n_batches:
                 self._update()
+                if self.time_used() >= 1:
+                    break
         return time.monotonic() - self.started
 
     def _update(self) -> None:
@@ -243,9 +264,13 @@ def finish_epoch(
     if metric is not None:
         average.swap()
         net.eval()
-        value = row["metric"] = float(metric())
+        value = metric()
+        row["metric"] = float(value)
+        run.is_collapsed &= isinstance(value, MeanPrecision) and value.is_collapsed
+        if isinstance(value, MeanPrecision):
+            row["P@1"] = value.at_1
         if value > run.best:
-            run.best, run.best_epoch = value, run.epoch
+            run.best, run.best_epoch = float(value), run.epoch
             run.best_weights = {name: weight.clone() for name, weight in net.state_dict().items()}
         average.swap()
     run.history.append(row)
@@ -256,8 +281,24 @@ def _out_of_patience(run: TrainingRun, plan: LoopPlan) -> bool:
     return bool(plan.patience) and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= plan.patience
 
 
+def _check_collapse(run: TrainingRun, plan: LoopPlan) -> None:
+    """Raise an error if the network has learned nothing in its first epochs."""
+    enough = run.epoch >= plan.collapse_epochs and run.epoch * plan.steps >= _MIN_COLLAPSE_STEPS
+    if plan.collapse_epochs and enough and run.is_collapsed and "P@1" in run.history[-1]:
+        found = (
+            f"training has collapsed: after {run.epoch} epochs, almost all held-out samples get the same first label, and only"
+            f" {run.history[-1]['P@1']:.0f} % of them have it"
+        )
+        hint = "Use another learning rate, preset or method; or set collapse_epochs=0 to continue in spite of it"
+        raise LongtailError(found, hint=hint)
+
+
 def _show_metric(run: TrainingRun) -> str:
-    return f", metric {run.history[-1]['metric']:.2f}" if run.history and "metric" in run.history[-1] else ""
+    """The last validation: P@1 on held-out samples, or the metric of the method."""
+    last = run.history[-1] if run.history else {}
+    if "P@1" in last:
+        return f", held-out P@1 {last['P@1']:.1f}"
+    return f", metric {last['metric']:.2f}" if "metric" in last else ""
 
 
 def _combine_seeds(*numbers: int) -> int:

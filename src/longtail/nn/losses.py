@@ -61,7 +61,8 @@ def full_loss(kind: str, H: Tensor, V: Tensor, bias: Tensor, true: Positives, bl
 
     H: [B, d]. V: [n_labels, d]. bias: [n_labels].
     """
-    out: Tensor = _FULL_LOSSES[kind].apply(H, V, bias, true, block)  # type: ignore[no-untyped-call]
+    with torch.autocast(H.device.type, enabled=False):  # bfloat16 is too coarse for sums over many labels
+        out: Tensor = _FULL_LOSSES[kind].apply(H.float(), V, bias, true, block)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -155,7 +156,9 @@ def full_squared_error(
     H: Tensor, V: Tensor, bias: Tensor, target: sp.csr_array, activation: str, block: int = LABELS_PER_BLOCK
 ) -> Tensor:
     """Σ (activation(H Vᵀ + bias) − target)² of a batch, per sample. target: [B, n] sparse, made dense in blocks only."""
-    out: Tensor = _FullSquaredError.apply(H, V, bias, target, (activation, block))  # type: ignore[no-untyped-call]
+    with torch.autocast(H.device.type, enabled=False):
+        how = activation, block
+        out: Tensor = _FullSquaredError.apply(H.float(), V, bias, target, how)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -41,7 +41,23 @@ class TrainingSettings(Settings):
     threads: int | None = setting(
         "CPU threads. None: the fastest number at the time, by a short trial.", default=None, positive=True
     )
-    device: str = setting("Device to train and predict on: cpu, cuda or another that torch knows.", default="cpu")
+    collapse_epochs: int = setting(
+        "Epochs after which training stops with an error if almost all held-out samples get the same first label. 0: never.",
+        default=5,
+        minimum=0,
+    )
+    minutes: float | None = setting(
+        "Minutes after which training stops, with the best weights so far. The learning rate falls in time for that. None:"
+        " no limit.",
+        default=None,
+        positive=True,
+    )
+    device: str = setting(
+        "Device to train and predict on: cpu, cuda or another that torch knows. auto: a GPU if there is one.", default="auto"
+    )
+    mixed_precision: bool = setting(
+        "Compute in bfloat16 where that is safe: faster on GPUs, slower on most CPUs.", default=False
+    )
     log: str | None = setting("File that gets one JSON line per epoch.", default=None)
     checkpoint: str | None = setting("File to which the run is saved, and from which a killed run resumes.", default=None)
 

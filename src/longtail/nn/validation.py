@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from longtail.kernels import Ints
 from longtail.topk import TopK, find_hits
 
 SAMPLES_PER_BLOCK = 512  # whose scores of all labels are in memory at a time
+_COLLAPSE_SHARE, _MIN_COLLAPSE_SAMPLES = 0.95, 20
+
+
+class MeanPrecision(float):
+    """The mean of P@1, P@3 and P@5 on held-out samples, in percent.
+
+    :param right: [n, 5] whether each of the five best labels of each sample is right.
+    :param first: [n] the best label of each sample.
+    """
+
+    at_1: float  # P@1
+    is_collapsed: bool  # almost all samples get the same first label, and most of them do not have it
+
+    def __new__(cls, right: NDArray[np.bool_], first: Ints) -> Self:
+        """Compute the mean."""
+        score = super().__new__(cls, 100 * np.mean([right[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))
+        score.at_1 = 100 * float(right[:, 0].mean())
+        same = np.unique(first, return_counts=True)[1].max() / len(first)
+        score.is_collapsed = bool(len(first) >= _MIN_COLLAPSE_SAMPLES and same >= _COLLAPSE_SHARE and score.at_1 < 50)
+        return score
 
 
 @torch.no_grad()
-def mean_precision(best: Callable[[slice], TopK], Y: sp.csr_array) -> float:
+def mean_precision(best: Callable[[slice], TopK], Y: sp.csr_array) -> MeanPrecision:
     """The mean of P@1, P@3 and P@5 in percent. best: returns the five best labels of a slice of the samples."""
     parts = [slice(start, start + SAMPLES_PER_BLOCK) for start in range(0, Y.shape[0], SAMPLES_PER_BLOCK)]
-    right = np.concatenate([find_hits(best(part), Y[part]) for part in parts])
-    return 100 * float(np.mean([right[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))
+    found = [best(part) for part in parts]
+    right = np.concatenate([find_hits(top, Y[part]) for top, part in zip(found, parts, strict=True)])
+    return MeanPrecision(right, np.concatenate([top.ids[:, 0] for top in found]))
 
 
 def rank_by_inner_product(

@@ -52,7 +52,7 @@ class GlasTraining:
         self.labelled = np.flatnonzero(np.diff(Y.indptr))  # samples that have a label to draw
         self.seen: Ints = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
         log_q = np.log(np.maximum(_compute_draw_probabilities(Y), _MIN_PROBABILITY))  # [n_labels]
-        self.correction = torch.tensor(settings.logq_correction * log_q, dtype=torch.float32, device=settings.device)
+        self.correction = torch.tensor(settings.logq_correction * log_q, dtype=torch.float32, device=self.net.bias.device)
         if plan.loss == "bce":
             self._init_bias()
         if settings.init == "pifa":
