@@ -16,10 +16,10 @@ from scipy.special import expit
 import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import CollapseWarning, DataError, MissingExtra, SettingError
-from longtail.models.neuralxc import network
 from longtail.models.neuralxc.model import NeuralXC
-from longtail.models.neuralxc.settings import PUBLISHED_NETWORKS, choose_network
 from longtail.models.neuralxc.training import NeuralXCTraining
+from longtail.nn import autoencoder
+from longtail.nn.published_autoencoders import PUBLISHED_NETWORKS, choose_network
 
 Data = tuple[sp.csr_array, sp.csr_array]
 QUICK: dict[str, Any] = {"encoder": "16", "label_encoder": "8", "epochs": 15, "batch": 16, "holdout": 0.0, "threads": 1}
@@ -209,8 +209,8 @@ def test_stages_train_one_network_after_the_other(toy: Data) -> None:
 
 
 def test_learns_with_sampled_labels_and_features(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "MAX_FULL_OUTPUTS", 4)
-    monkeypatch.setattr(network, "N_SAMPLED_OUTPUTS", 3)
+    monkeypatch.setattr(autoencoder, "MAX_FULL_OUTPUTS", 4)
+    monkeypatch.setattr(autoencoder, "N_SAMPLED_OUTPUTS", 3)
     net = make_training(toy).net
     assert net.label_decoder.table is not None and net.decoder.table is not None
     assert precision(fit_quick(toy, epochs=30), toy) > 0.95
@@ -232,7 +232,7 @@ def test_a_linear_autoencoder_finds_the_principal_subspace() -> None:
 @pytest.mark.parametrize("max_full_outputs", [4096, 10])
 def test_samples_unlike_the_training_data_are_novel(max_full_outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two groups of words that never co-occur: only the first is common in the training data."""
-    monkeypatch.setattr(network, "MAX_FULL_OUTPUTS", max_full_outputs)
+    monkeypatch.setattr(autoencoder, "MAX_FULL_OUTPUTS", max_full_outputs)
     random = np.random.default_rng(0)
 
     def make_samples(first: int, n: int) -> sp.csr_array:

@@ -16,7 +16,8 @@ from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.kernels import Floats, Ints
 from longtail.model import Model, Valid
-from longtail.models.neuralxc.settings import PUBLISHED, NeuralXCSettings
+from longtail.models.neuralxc.settings import NeuralXCSettings
+from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
 from longtail.state import State
@@ -46,9 +47,15 @@ class NeuralXC(NeuralXCSettings, Model):
         "paper": {
             **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED, "alpha": 0.01, "beta": 0.01},
             **{"code_activation": "none", "latent_activation": "tanh", "output_activation": "sigmoid"},
-            **{"reduction": "mean", "prior_bias": False, "keep_prob": 1.0, "optimizer": "adam", "weight_decay": 1e-4},
-            **{"batch": 64, "epochs": 25, "schedule": "constant", "average": "none"},
-            **{"patience": 0, "holdout": 0.0, "ngrams": 1},
+            **{
+                "reduction": "mean",
+                "prior_bias": False,
+                "keep_prob": 1.0,
+                "optimizer": "adam",
+                "weight_decay": WEIGHT_DECAY,
+            },
+            **{"batch": BATCH, "epochs": EPOCHS, "schedule": "constant", "average": "none"},
+            **{"patience": 0, "holdout": 0.0, "ngrams": 1, "normalise": False},
         },
     }
 

@@ -86,12 +86,13 @@ class NeuralXCTraining:
     def input_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the input autoencoder alone: ‖ψᵢ(φᵢ(x)) − x‖²."""
         net, x = self.net, self.X[rows]
-        return net.decoder.squared_error(net.encoder(self.drop_features(x)), x, self.plan.output_activation)
+        error = net.decoder.squared_error(net.encoder(self.drop_features(x)), x, self.plan.output_activation)
+        return self.per_feature * error
 
     def label_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the label autoencoder alone: ‖ψₒ(φₒ(y)) − y‖²."""
         net, y = self.net, self.Y[rows]
-        return net.label_decoder.squared_error(net.label_encoder(y), y, "sigmoid")
+        return self.per_label * net.label_decoder.squared_error(net.label_encoder(y), y, "sigmoid")
 
     def regressor_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the regressor between fixed codes: ‖f(φᵢ(x)) − φₒ(y)‖²."""
