@@ -89,12 +89,16 @@ class SparseEncoder(torch.nn.Module):
 class SparseDecoder(torch.nn.Module):
     """Layers whose output is compared with a sparse target: ψᵢ and ψₒ."""
 
-    def __init__(self, widths: Sequence[int], hidden: str, *, sample_outputs: bool | None = None) -> None:
+    def __init__(
+        self, widths: Sequence[int], hidden: str, *, sample_outputs: bool | None = None, sample_errors: bool = False
+    ) -> None:
         """Initialise the layers.
 
         :param widths: From the dimension of the code to the number of outputs.
         :param hidden: Activation of all layers but the last.
         :param sample_outputs: Whether a step computes only a sample of the outputs. None: if there are many.
+        :param sample_errors: Whether squared errors are estimated from a sample also if all outputs are computed for the
+            cross-entropy.
         """
         super().__init__()
         self.inner = DenseLayers(widths[:-1], hidden, hidden)
@@ -104,6 +108,7 @@ class SparseDecoder(torch.nn.Module):
         self.table = SparseEmbedding(n_outputs, n_inner, std=(2 / (n_inner + n_outputs)) ** 0.5) if sample_outputs else None
         self.matrix = None if sample_outputs else _init_weights(n_outputs, n_inner)
         self.bias = torch.nn.Parameter(torch.zeros(n_outputs))
+        self.sample_errors = sample_outputs or sample_errors
 
     @property
     def output_layer(self) -> Tensor:
@@ -115,18 +120,18 @@ class SparseDecoder(torch.nn.Module):
         H = self.inner(code)  # [B, h]
         if self.table is None:
             return full_loss("bce", H, self.output_layer, self.bias, list_positives(Y, H.device))
-        Z, target, weights = self._sample_outputs(self.table, H, Y)
+        Z, target, weights = self._sample_outputs(H, Y)
         return ((softplus(Z) - target * Z) * weights).sum() / len(H)
 
     def squared_error(self, code: Tensor, X: sp.csr_array, activation: str) -> Tensor:
         """Return ‖activation(z) − x‖², summed or estimated in the same way."""
         H = self.inner(code)  # [B, h]
-        if self.table is None:
+        if not self.sample_errors:
             return full_squared_error(H, self.output_layer, self.bias, X, activation)
-        Z, target, weights = self._sample_outputs(self.table, H, X)
+        Z, target, weights = self._sample_outputs(H, X)
         return ((activate(Z, activation) - target).square() * weights).sum() / len(H)
 
-    def _sample_outputs(self, table: SparseEmbedding, H: Tensor, X: sp.csr_array) -> tuple[Tensor, Tensor, Tensor]:
+    def _sample_outputs(self, H: Tensor, X: sp.csr_array) -> tuple[Tensor, Tensor, Tensor]:
         """Return outputs [B, C], targets [B, C] and weights [C] of the columns in the batch and of others drawn uniformly.
 
         The columns drawn represent all that are not in the batch, so the expected sum is the sum over all columns.
@@ -134,7 +139,8 @@ class SparseDecoder(torch.nn.Module):
         own = np.unique(X.indices)
         others = np.setdiff1d(torch.randint(X.shape[1], (N_SAMPLED_OUTPUTS,)).numpy(), own)
         ids = np.concatenate([own, others]).astype(np.int32)
-        Z = H @ table.lookup(ids).T + self.bias[to_index(ids, H)]  # [B, C]
+        V = self.output_layer[to_index(ids, H)] if self.table is None else self.table.lookup(ids)  # [C, h]
+        Z = H @ V.T + self.bias[to_index(ids, H)]  # [B, C]
         target = torch.zeros_like(Z)
         rows = np.arange(X.shape[0]).repeat(np.diff(X.indptr))
         values = torch.tensor(X.data, device=H.device)

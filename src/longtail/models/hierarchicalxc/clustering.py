@@ -1,8 +1,8 @@
 """Agglomerative clustering of co-occurring labels into a binary tree (HierarchicalXC, section 4.1).
 
 The two most similar clusters are merged, again and again. Only pairs of labels that co-occur are stored; all other pairs are
-at the same, largest distance. Clusters at that distance are merged last: by balanced 2-means of their feature vectors, or, as
-published, one after the other. ``widen_tree`` then undoes merges, so that nodes have more than two children.
+at the same, largest distance. Clusters at that distance are merged last: by balanced 2-means of their feature vectors, or
+one after the other, as published. ``widen_tree`` then undoes merges, so that nodes have more than two children.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _assemble_tree(parent: Ints, labels: Ints, V: sp.csr_array, seed: int, threa
 
 
 def _chain_clusters(parent: Ints, labels: Ints) -> LabelTree:
-    """The tree of all merges; clusters that were not merged are merged one after the other, in the order of their last labels.
+    """The tree of all merges; the clusters that are left are merged one after the other, in the order of their last labels.
 
     :param parent: [n_labels + n_merges] What ``merge_clusters`` returned.
     :param labels: [n_labels] The labels that have samples.
@@ -200,8 +200,9 @@ def merge_clusters(indptr: Longs, indices: Ints, similarity: Longs, complete: bo
     Nearest-neighbour chain (Murtagh 1983): follow nearest neighbours until two clusters are each other's nearest, and merge
     these. For both linkages the merges are those of the greedy algorithm, in another order. At a tie the previous cluster of
     the chain is the nearest, so similarities rise along the chain and it ends; otherwise the cluster whose last label comes
-    first, and chains start at the cluster whose last label comes first: so ties are broken as by scipy's linkage. A merge concatenates the lists of both
-    clusters; entries for the same cluster are combined when the list is next read, so lists never grow.
+    first. Chains start at the cluster whose last label comes first. So complete linkage breaks ties as scipy does. A merge
+    concatenates the lists of both clusters; entries for the same cluster are combined when the list is next read, so lists
+    never grow.
 
     The similarities are given in CSR form; ``indices`` and ``similarity`` are overwritten.
     """

@@ -1,11 +1,11 @@
-"""HierarchicalXC: a binary tree of classifiers over clustered labels (Srinivasan, Rao and Agarwal, section 4).
+"""HierarchicalXC: a tree of classifiers over clustered labels (Srinivasan, Rao and Agarwal, section 4).
 
 The notions of the paper, and where they are:
 
 - φ(x), the code of an autoencoder: ``HierarchicalXC.encode``
 - d_ij, the distance of two labels: ``clustering.compute_similarities``
 - complete linkage: ``clustering.merge_clusters``
-- the tree, which is the sequence of merges in reverse: ``clustering.build_agglomerative_tree``
+- the tree, which is the sequence of merges in reverse: ``clustering.build_agglomerative_tree``, and ``widen_tree``
 - the classifiers of a node, trained on the samples with a label below it: ``HierarchicalXC._fit_nodes``
 - prediction, which visits every child that is predicted: ``search.best_first_topk`` with ``hard=True``
 """
@@ -23,6 +23,7 @@ from longtail.extras import require
 from longtail.features.autoencoder import fit_linear_autoencoder
 from longtail.features.mlp import Mlp
 from longtail.features.normaliser import Normaliser
+from longtail.features.text import PLAIN_WORDS
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer
@@ -42,16 +43,17 @@ _MAX_STEPS = 10**8  # total depth of the labels of all samples, above which trai
 
 
 class HierarchicalXC(HierarchicalXCSettings, Model):
-    """A binary tree of linear classifiers over labels that are clustered by co-occurrence.
+    """A tree of linear classifiers over labels that are clustered by co-occurrence.
 
     A node has one classifier per child, which predicts whether a sample has a label below that child. It is trained on the
     samples that have a label below the node. log P(l | x) = Σ log P(child | node, x) over the path of the label. Best-first
     search finds exactly the labels with the highest probability.
 
-    Presets: ``paper`` is the method of section 4: codes of a linear autoencoder with dimension 256, distances that are raw
-    counts, complete linkage, and a search that visits every child with P ≥ ½; labels that it does not reach are not
-    predicted. ``best`` reads the features, measures distances by IoU, uses average linkage for up to 512 labels, and ranks
-    all labels. Both use single words, and both correct the errors of the published code (docs/methods/hierarchicalxc.md).
+    Presets: ``paper`` is the method of section 4: codes of the autoencoder of NeuralXC, trained alone; distances that are
+    raw counts, complete linkage with ties as in scipy, a binary tree, and a search that visits every child with P ≥ ½;
+    labels that it does not reach are not predicted. ``best`` reads the features, measures distances by IoU, breaks ties by
+    2-means, undoes merges until two or three levels are left, and ranks all labels. Both correct the errors of the published
+    code (docs/methods/hierarchicalxc.md).
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> HierarchicalXC().fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -62,7 +64,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         "best": {},
         "paper": {
             **{"encoder": PUBLISHED, "distance": "count", "linkage": "complete", "ties": "order", "fanout": 2},
-            **{"search": "hard", "loss": "logistic", "C": 10.0, "ngrams": 1, "normalise": False},
+            **{"search": "hard", "loss": "logistic", "C": 10.0, "normalise": False, **PLAIN_WORDS},
         },
     }
 

@@ -45,8 +45,8 @@ class NeuralXC(NeuralXCSettings, Model):
     presets: ClassVar = {
         "best": {"ngrams": 1},  # word pairs make the first layer several times as large and did not help
         "paper": {
-            **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED, "alpha": 0.01, "beta": 0.01},
-            **{"code_activation": "none", "latent_activation": "tanh", "output_activation": "sigmoid"},
+            **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED},
+            **{"code_activation": "none", "latent_activation": "tanh", "label_init": "random"},
             **{
                 "reduction": "mean",
                 "prior_bias": False,
@@ -129,7 +129,7 @@ class NeuralXC(NeuralXCSettings, Model):
     def _restore(self, state: State) -> None:
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         n, n_label, n_between = len(plan.encoder_widths), len(plan.label_encoder_widths), len(plan.regressor_widths)
-        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), self.code_activation])
+        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), plan.code_activation])
         decoder = Mlp.from_state(state, "decoder", [*["leaky0.2"] * (n - 1), plan.output_activation])
         self.autoencoder = Autoencoder(encoder, decoder)
         self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation])

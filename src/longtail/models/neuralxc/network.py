@@ -12,7 +12,10 @@ from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.kernels import Floats
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
+from longtail.nn import autoencoder
 from longtail.nn.autoencoder import DenseLayers, SparseDecoder, SparseEncoder
+
+MAX_FULL_LABELS = 50_000  # labels up to which the cross-entropy of a step covers all of them, in blocks
 
 
 class NeuralXCWeights(NamedTuple):
@@ -29,14 +32,19 @@ class NeuralXCNetwork(torch.nn.Module):
 
     def __init__(self, n_features: int, n_labels: int, settings: NeuralXCSettings, plan: NeuralXCPlan) -> None:
         super().__init__()
-        sparse = settings.optimizer == "sgd"  # Adam with L2 changes all weights in every step
+        sparse = plan.optimizer != "adam"  # Adam with L2 changes all weights in every step
         sample_outputs = None if sparse else False
-        code, latent = settings.code_activation, settings.latent_activation
+        code, latent = plan.code_activation, settings.latent_activation
         a, b = plan.encoder_widths, plan.label_encoder_widths
         self.encoder = SparseEncoder([n_features, *a], "relu", code, sparse_updates=sparse)  # φᵢ
         self.decoder = SparseDecoder([*a[::-1], n_features], "leaky0.2", sample_outputs=sample_outputs)  # ψᵢ
         self.label_encoder = SparseEncoder([n_labels, *b], "leaky0.1", latent, sparse_updates=sparse)  # φₒ
-        self.label_decoder = SparseDecoder([*b[::-1], n_labels], "relu", sample_outputs=sample_outputs)  # ψₒ
+        self.label_decoder = SparseDecoder(  # ψₒ
+            [*b[::-1], n_labels],
+            "relu",
+            sample_outputs=sparse and n_labels > MAX_FULL_LABELS,
+            sample_errors=sparse and n_labels > autoencoder.MAX_FULL_OUTPUTS,
+        )
         self.regressor = DenseLayers([a[-1], *plan.regressor_widths, b[-1]], "relu", latent)  # f
         if not plan.regressor_widths and a[-1] == b[-1]:
             torch.nn.init.eye_(self.regressor.weights[0])  # did better than random weights

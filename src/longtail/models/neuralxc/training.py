@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
 from longtail.model import Valid
@@ -24,6 +25,7 @@ from longtail.progress import Progress
 
 History = list[dict[str, float]]  # one row per epoch
 
+_SAMPLES_PER_BLOCK = 4096  # encoded at a time to initialise label vectors
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 
 
@@ -52,6 +54,18 @@ class NeuralXCTraining:
         if settings.prior_bias:
             share = np.minimum(np.maximum(label_counts, _MIN_SAMPLES) / Y.shape[0], _MAX_SHARE)
             self.net.label_decoder.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
+        if plan.label_init == "centroids":
+            self._init_label_vectors()
+
+    @torch.no_grad()
+    def _init_label_vectors(self) -> None:
+        """Initialise the last layer of ψₒ with centroids: labels start where their samples are."""
+        last = self.net.label_decoder
+        total = np.zeros(last.output_layer.shape, np.float32)
+        n_samples = self.X.shape[0]
+        for rows in np.array_split(np.arange(n_samples), n_samples // _SAMPLES_PER_BLOCK + 1):
+            total += self.Y[rows].T.tocsr() @ normalize(self.net.embed(self.X[rows]), dim=1).cpu().numpy()
+        last.output_layer.data.copy_(self.plan.init_norm * normalize(torch.from_numpy(total), dim=1))
 
     @property
     def n_steps(self) -> int:
@@ -67,20 +81,21 @@ class NeuralXCTraining:
 
         Eq. 1 is α ‖ψᵢ(φᵢ(x)) − x‖² + β ‖ψₒ(φₒ(y)) − y‖² + BCE(ψₒ(f(φᵢ(x))), y).
         """
-        net, settings, x, y = self.net, self.settings, self.X[rows], self.Y[rows]
+        net, x, y = self.net, self.X[rows], self.Y[rows]
+        alpha, beta, gamma = self.settings.weights
         code = net.encoder(self.drop_features(x))  # [B, a]
         latent = net.regressor(code)  # [B, b]
         total: Tensor = self.per_label * net.label_decoder.bce(latent, y)
-        if settings.alpha:
+        if alpha:
             error = net.decoder.squared_error(code, x, self.plan.output_activation)
-            total = total + settings.alpha * self.per_feature * error
-        if settings.beta or settings.gamma:
+            total = total + alpha * self.per_feature * error
+        if beta or gamma:
             label_code = net.label_encoder(y)  # [B, b]
-            if settings.beta:
+            if beta:
                 error = net.label_decoder.squared_error(label_code, y, "sigmoid")
-                total = total + settings.beta * self.per_label * error
-            if settings.gamma:
-                total = total + settings.gamma * _squared_distance(latent, label_code)
+                total = total + beta * self.per_label * error
+            if gamma:
+                total = total + gamma * _squared_distance(latent, label_code)
         return total
 
     def input_loss(self, rows: Longs) -> Tensor:
@@ -119,14 +134,14 @@ class NeuralXCTraining:
         return sp.csr_array((data, indices, indptr), shape=X.shape)
 
     def build_optimizer(self, networks: list[torch.nn.Module]) -> JointOptimizer:
-        """Build Adam with L2 as published, or SGD for the first layer of φᵢ and Adam for all other layers."""
+        """Build Adam with L2 as published, or SGD or lazy Adam for the first layer of φᵢ and AdamW for all other layers."""
         rate, label_rate, decay = self.plan.rate, self.plan.label_rate, self.settings.weight_decay
         tables, dense = split_parameters(torch.nn.ModuleList(networks))
-        if self.settings.optimizer == "adam":
+        if self.plan.optimizer == "adam":
             return JointOptimizer(torch.optim.Adam(dense, lr=rate, weight_decay=decay, fused=True))
         optimizers: list[torch.optim.Optimizer] = []
         if first := [table for table in tables if table is self.net.encoder.table]:
-            optimizers.append(RowSgd(first, lr=rate))
+            optimizers.append((RowSgd if self.plan.optimizer == "sgd" else LazyAdam)(first, lr=rate))
         if others := [table for table in tables if table is not self.net.encoder.table]:
             optimizers.append(LazyAdam(others, lr=label_rate))
         return JointOptimizer(*optimizers, torch.optim.AdamW(dense, lr=label_rate, weight_decay=decay, fused=True))
