@@ -173,7 +173,7 @@ def test_invalid_settings_raise(vectors: Dataset, monkeypatch: pytest.MonkeyPatc
         ({"prune": -0.1}, "prune is -0.1"),
     ):
         with pytest.raises(SettingError, match=found):
-            HierarchicalXC(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
+            HierarchicalXC(**settings).fit(vectors.X, vectors.Y)
     monkeypatch.setattr(hierarchicalxc, "_MAX_STEPS", 10)
     with pytest.raises(SettingError, match="too deep: the mean depth of a label is 2"):
         HierarchicalXC().fit(vectors.X, vectors.Y)

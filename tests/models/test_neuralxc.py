@@ -149,10 +149,11 @@ def test_published_networks_are_chosen_by_the_size_of_the_data() -> None:
 def test_plan_depends_on_the_size_of_the_data() -> None:
     few, many = NeuralXC().plan(10_000, 500, 4096), NeuralXC().plan(10_000, 500, 4097)
     assert (few.batch, few.epochs, few.rate, few.label_rate) == (64, 30, 30.0, 0.001)
-    assert (many.batch, many.rate, many.label_rate) == (512, 0.003, 0.003)
+    assert (many.batch, many.rate, many.label_rate) == (512, 0.01, 0.02)
     assert (few.label_init, few.optimizer, few.code_activation) == ("random", "sgd", "relu")
     assert (many.label_init, many.optimizer, many.code_activation) == ("centroids", "lazy-adam", "none")
     assert (few.encoder_widths, few.label_encoder_widths, few.regressor_widths) == ((256,), (256,), ())
+    assert (many.encoder_widths, many.label_encoder_widths, many.regressor_widths) == ((512,), (512,), ())
     eurlex = NeuralXC(encoder="published", regressor="published", optimizer="adam").plan(15_539, 5000, 3993)
     assert (eurlex.encoder_widths, eurlex.label_encoder_widths, eurlex.regressor_widths) == (
         (2500, 1250, 500),

@@ -10,11 +10,12 @@ from longtail.nn.published_autoencoders import PUBLISHED, Widths, choose_network
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
-_MAX_FEW_LABELS = 4096  # up to this many labels, the defaults for few labels apply
-_EPOCHS_MANY = 8
+MAX_FEW_LABELS = 4096  # up to this many labels, the defaults for few labels apply
+_EPOCHS_MANY = 5
+_WIDTH_MANY = 512
 _WEIGHT = 0.01  # α and β of the paper
 OPTIMIZERS = ("sgd", "lazy-adam", "adam")
-_INIT_NORM = 15.0  # of label vectors that start as centroids: log-odds of rare labels are about −10
+INIT_NORM = 12.0  # of label vectors that start as centroids: log-odds of rare labels are about −10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,22 +30,24 @@ class NeuralXCPlan(TrainingPlan):
     label_init: str
     optimizer: str
     label_rate: float
-    init_norm: float = _INIT_NORM
+    init_norm: float = INIT_NORM
 
 
 @settings
 class NeuralXCSettings(TrainingSettings):
     """Settings of NeuralXC."""
 
-    encoder: str = setting(
+    encoder: str | None = setting(
         'Layer widths of the input encoder φᵢ, the code last, such as "1152-600-256"; the decoder ψᵢ mirrors them.'
-        " published: the paper's widths for data of the size of its corpora, otherwise halved from layer to layer.",
-        default="256",
+        " published: the paper's widths for data of the size of its corpora, otherwise halved from layer to layer. None:"
+        f" 256, or {_WIDTH_MANY} for more than {MAX_FEW_LABELS:,} labels.",
+        default=None,
         paper=PUBLISHED,
     )
-    label_encoder: str = setting(
-        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them.",
-        default="256",
+    label_encoder: str | None = setting(
+        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them. None: 256 or"
+        f" {_WIDTH_MANY}, as for encoder.",
+        default=None,
         paper=PUBLISHED,
     )
     regressor: str = setting(
@@ -100,7 +103,7 @@ class NeuralXCSettings(TrainingSettings):
     )
     label_init: str | None = setting(
         "Initial label vectors, the last layer of ψₒ: random, or centroids, the mean directions of f(φᵢ(x)) of the samples"
-        f" of each label. None: with mode=joint centroids for more than {_MAX_FEW_LABELS:,} labels, otherwise random.",
+        f" of each label. None: with mode=joint centroids for more than {MAX_FEW_LABELS:,} labels, otherwise random.",
         default=None,
         paper="random",
         choices=("random", "centroids"),
@@ -117,27 +120,27 @@ class NeuralXCSettings(TrainingSettings):
     )
     batch: int | None = setting(
         "Samples per batch. None: 32 to 128, depending on the number of samples; 512 for more than"
-        f" {_MAX_FEW_LABELS:,} labels.",
+        f" {MAX_FEW_LABELS:,} labels.",
         default=None,
         paper="64",
         positive=True,
     )
     epochs: int | None = setting(
-        f"Maximum number of epochs. None: 30; {_EPOCHS_MANY} for more than {_MAX_FEW_LABELS:,} labels.",
+        f"Maximum number of epochs. None: 30; {_EPOCHS_MANY} for more than {MAX_FEW_LABELS:,} labels.",
         default=None,
         paper="not given",
         positive=True,
     )
     rate: float | None = setting(
         "Learning rate of the first layer with optimizer=sgd or lazy-adam, of all weights with adam. None: with sgd 30, with"
-        " lazy-adam 0.003, with adam the paper's.",
+        " lazy-adam 0.01, with adam the paper's.",
         default=None,
         paper="0.0003 (Mediamill: 0.001)",
         positive=True,
     )
     label_rate: float | None = setting(
-        "Learning rate of all weights but the first layer, with optimizer=sgd or lazy-adam. None: 0.001; 0.003 for more than"
-        f" {_MAX_FEW_LABELS:,} labels.",
+        "Learning rate of all weights but the first layer, with optimizer=sgd or lazy-adam. None: 0.001; 0.02 for more than"
+        f" {MAX_FEW_LABELS:,} labels.",
         default=None,
         positive=True,
     )
@@ -154,9 +157,9 @@ class NeuralXCSettings(TrainingSettings):
     def check(self) -> None:
         """Raise a ``SettingError`` for a value outside its limits, or for one that would have no effect."""
         super().check()
-        parse_widths("encoder", self.encoder)
-        parse_widths("label_encoder", self.label_encoder)
-        parse_widths("regressor", self.regressor)
+        for name in ("encoder", "label_encoder", "regressor"):
+            if getattr(self, name) is not None:
+                parse_widths(name, getattr(self, name))
         if self.mode == "staged":
             for name in ("alpha", "beta", "gamma"):
                 if getattr(self, name) is not None:
@@ -178,15 +181,16 @@ class NeuralXCSettings(TrainingSettings):
     def plan(self, n_samples: int, n_features: int, n_labels: int) -> NeuralXCPlan:
         """Fill in the settings that depend on the size of the data. Defaults were chosen on held-out training data."""
         paper = choose_network(n_features, n_labels)
-        many = n_labels > _MAX_FEW_LABELS
+        many = n_labels > MAX_FEW_LABELS
         batch = 512 if many else choose_batch(n_samples, 32, 128)
-        epochs, label_rate = (_EPOCHS_MANY, 0.003) if many else (30, 0.001)
+        epochs, label_rate = (_EPOCHS_MANY, 0.02) if many else (30, 0.001)
+        width = str(_WIDTH_MANY if many else 256)
         label_init = self.label_init or ("centroids" if many and self.mode == "joint" else "random")
         optimizer = self.optimizer or ("lazy-adam" if label_init == "centroids" else "sgd")
         published = paper.output_activation if self.encoder == PUBLISHED else "none"
         return NeuralXCPlan(
-            encoder_widths=parse_widths("encoder", self.encoder) or paper.encoder,
-            label_encoder_widths=parse_widths("label_encoder", self.label_encoder) or paper.label_encoder,
+            encoder_widths=parse_widths("encoder", self.encoder or width) or paper.encoder,
+            label_encoder_widths=parse_widths("label_encoder", self.label_encoder or width) or paper.label_encoder,
             regressor_widths=paper.regressor if self.regressor == PUBLISHED else parse_widths("regressor", self.regressor),
             code_activation=self.code_activation or ("none" if label_init == "centroids" else "relu"),
             output_activation=self.output_activation or published,
@@ -194,6 +198,6 @@ class NeuralXCSettings(TrainingSettings):
             optimizer=optimizer,
             batch=self.batch or batch,
             epochs=self.epochs or epochs,
-            rate=self.rate or {"sgd": 30.0, "lazy-adam": 0.003, "adam": paper.rate}[optimizer],
+            rate=self.rate or {"sgd": 30.0, "lazy-adam": 0.01, "adam": paper.rate}[optimizer],
             label_rate=self.label_rate or label_rate,
         )

@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
 from longtail.model import Valid
+from longtail.models.neuralxc.centroids import compute_log_odds
 from longtail.models.neuralxc.network import NeuralXCNetwork, NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.devices import find_device, torch_threads
@@ -26,7 +27,6 @@ from longtail.progress import Progress
 History = list[dict[str, float]]  # one row per epoch
 
 _SAMPLES_PER_BLOCK = 4096  # encoded at a time to initialise label vectors
-_MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 
 
 class NeuralXCStage(NamedTuple):
@@ -52,8 +52,7 @@ class NeuralXCTraining:
         label_counts = np.bincount(Y.indices, minlength=n_labels)
         self.seen: Ints = np.flatnonzero(label_counts).astype(np.int32)  # labels that have samples
         if settings.prior_bias:
-            share = np.minimum(np.maximum(label_counts, _MIN_SAMPLES) / Y.shape[0], _MAX_SHARE)
-            self.net.label_decoder.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
+            self.net.label_decoder.bias.data.copy_(torch.tensor(compute_log_odds(label_counts, Y.shape[0])))
         if plan.label_init == "centroids":
             self._init_label_vectors()
 
