@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from longtail.features.autoencoder import Autoencoder
 from longtail.kernels import Longs
@@ -43,9 +44,11 @@ def train_autoencoder(
     def batches(rng: np.random.Generator) -> Iterator[Longs]:
         yield from np.array_split(rng.permutation(X.shape[0]), n_steps)
 
-    def loss(rows: Longs) -> torch.Tensor:
+    def loss(rows: Longs) -> Tensor:
         x = X[rows]
-        return decoder.squared_error(encoder(x), x, output_activation) / X.shape[1]
+        # the paper's code has means over coordinates, which matters next to L2
+        mean: Tensor = decoder.squared_error(encoder(x), x, output_activation) / X.shape[1]
+        return mean
 
     optimizer = torch.optim.Adam(net.parameters(), lr=rate, weight_decay=WEIGHT_DECAY, fused=True)
     with torch_threads(threads):

@@ -186,8 +186,9 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         ids = np.arange(code.shape[1], dtype=np.int32)
         row = sp.csr_array((code[0] / length, ids, [0, len(ids)]), shape=code.shape)
         slopes, _, _ = self.linear.slopes(row, label, self.loss, empty[0].astype(np.float64) / length)
+        after = (slopes / length).astype(np.float32)
         first, *rest = self.coder.weights
-        return Mlp([first[x.indices], *rest], self.coder.biases, self.coder.activations).slopes(x.data, slopes / length)
+        return Mlp([first[x.indices], *rest], self.coder.biases, self.coder.activations).slopes(x.data, after)
 
     def _state(self) -> State:
         code = {} if self.coder is None else self.coder.state("encoder")

@@ -5,8 +5,11 @@ It needs no training, so it compares features in a trial.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.kernels import Floats
 from longtail.labelspace.embedding import pifa
@@ -17,14 +20,15 @@ _MAX_TERMS = 256  # largest features of a centroid that are kept
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 
 
-def compute_log_odds(label_counts: np.ndarray, n_samples: int) -> Floats:  # type: ignore[type-arg]
+def compute_log_odds(label_counts: NDArray[Any], n_samples: int) -> Floats:
     """The log-odds of the label frequencies [n_labels], with which label biases start.
 
     >>> compute_log_odds(np.array([1, 2]), 4).round(2).tolist()
     [-1.100000023841858, 0.0]
     """
     share = np.minimum(np.maximum(label_counts, _MIN_SAMPLES) / n_samples, _MAX_SHARE)
-    return np.log(share / (1 - share)).astype(np.float32)
+    out: Floats = np.log(share / (1 - share)).astype(np.float32)
+    return out
 
 
 class Centroids:
