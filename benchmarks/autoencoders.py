@@ -1,6 +1,7 @@
 """NeuralXC and HierarchicalXC with both presets, and the figures of their paper (Srinivasan, Rao and Agarwal): train and
 test over the ranks K, as in figures 3 to 6, next to random labels, the most frequent labels and one-vs-rest; on package
-descriptions next to label trees; and how well reconstruction errors detect foreign texts.
+descriptions next to label trees; how well reconstruction errors detect foreign texts; and, on held-out training data,
+corpora with many labels.
 
 Trained on ``train``, measured once on ``test``; no setting is chosen there. One thread, one process per run. With --seeds,
 figures are means over seeds, and the table shows the range of P@1.
@@ -70,6 +71,7 @@ ABLATION: dict[str, dict[str, Any]] = {
     "Adam (0.001) instead of gradient descent": {"optimizer": "adam", "rate": 0.001},
     "staged": {"mode": "staged", "rate": 1.0},
 }
+HELD_OUT = ("plt+ngrams=1", "neuralxc", "hierarchicalxc", "hierarchicalxc+fanout=2", "hierarchicalxc+linkage=balanced")
 COLUMNS = {"test": ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5"), "train": ("P@1", "P@3", "P@5")}
 STYLES = {
     "random": (GREY, "2 3"),
@@ -152,6 +154,24 @@ def measure_ablation(name: str, label: str, seed: int) -> Row:
     found, on_train = score_ranks(tagger, rest, train), score_ranks(tagger, train, train)
     shown = {metric: found[metric] for metric in ("P@1", "P@3", "P@5")}
     return {**shown, "P@1 on train": on_train["P@1"], "epochs": len(tagger.model.history)}
+
+
+def measure_held_out(name: str, label: str, n_samples: int | None, seed: int) -> Row:
+    """One method on held-out training samples of a corpus with many labels; ``test`` is not read."""
+    import features
+
+    train, rest = features.split_corpus(name, n_samples, 0, False)
+    return features.measure(label, train, rest, seed)[0]
+
+
+def run_held_out(name: str, given: Any, env: dict[str, str]) -> list[Row]:
+    """A row for each method."""
+    rows = []
+    for label in given.spec or HELD_OUT:
+        print_progress(f"{name}: {label}")
+        which = {"name": name, "label": label, "n_samples": given.samples}
+        rows.append({"method": label, **measure_seeds(measure_held_out, given.seeds, env, **which)})
+    return rows
 
 
 def draw_texts(corpus: str) -> list[str]:
@@ -266,6 +286,11 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", choices=(*CORPORA, TEXT_CORPUS), help="only this one; repeatable")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds, from 0")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw P@K and nDCG@K here")
+    parser.add_argument(
+        "--held-out", action="append", metavar="CORPUS", help="only this: held-out training data; repeatable"
+    )
+    parser.add_argument("--samples", type=int, help="with --held-out: use a random sample of the training data")
+    parser.add_argument("--spec", action="append", help="with --held-out: only this method; repeatable")
     parser.add_argument("--ablation", action="store_true", help="only this: NeuralXC, one setting changed at a time")
     given = parser.parse_args()
     env = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
@@ -279,6 +304,9 @@ def main() -> None:
                     out[name, label] = measure_seeds(measure, given.seeds, env, name=name, label=label)
         return out
 
+    if given.held_out:
+        tables = {f"{name}: held-out training samples": run_held_out(name, given, env) for name in given.held_out}
+        return report(tables, [f"One thread, {given.seeds} seeds from 0"], given.json)
     if given.ablation:
         tables = {
             f"{name}: held-out training samples": run_ablation(name, given.seeds, env) for name in given.corpus or CORPORA
