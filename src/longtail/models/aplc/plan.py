@@ -10,8 +10,7 @@ from longtail.nn.settings import TrainingPlan, choose_batch
 BAG_ENCODERS = ("bag", *STATIC_VECTORS)  # sums of token vectors; they predict without torch
 HEAD_SHARE = 0.8  # of the labels
 _MAX_EPOCHS, _MIN_EPOCHS = 20, 5
-_SAMPLES_PER_TRAINING = 200_000  # samples that the epochs of a bag show in all, within these limits
-_MAX_SCORES = 2**28  # scores of an epoch, texts times labels, for which a bag has the larger dimension
+_SAMPLES_PER_TRAINING = 100_000  # samples that the epochs of a bag show in all, within these limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +22,7 @@ class AplcPlan(TrainingPlan):
     proportions: tuple[float, ...]  # of the labels, in the head and in each tail
     max_length: int | None  # None: no maximum
     token_weights: str
+    token_dropout: float
     dropout: float
     init: str
     hidden_rate: float
@@ -39,6 +39,7 @@ def _take_from_paper(
         proportions=divide_evenly(n_clusters),
         max_length=max_length,
         token_weights="mean",
+        token_dropout=0.0,
         dropout=0.1,
         init="random",
         rate=rate,
@@ -70,23 +71,20 @@ PAPER_PLANS = {
 }
 
 
-def choose_plan(encoder: str, n_samples: int, n_seen: int) -> AplcPlan:
-    """Our values. Those of a bag were compared on held-out texts; those of other encoders are first guesses.
-
-    The wider a bag, the less two texts without a common token resemble each other by chance; a step costs as much more.
-    """
+def choose_plan(encoder: str, n_samples: int) -> AplcPlan:
+    """Our values. Those of a bag were compared on held-out texts; those of other encoders are first guesses."""
     bag, scratch = encoder in BAG_ENCODERS, encoder in SCRATCH_ENCODERS
     epochs = min(max(_SAMPLES_PER_TRAINING // n_samples, _MIN_EPOCHS), _MAX_EPOCHS)
-    bag_width = 1024 if n_samples * n_seen <= _MAX_SCORES else 512
     return AplcPlan(
-        width=bag_width if bag else 256,
-        hidden=bag_width if bag else 512,
+        width=512 if bag else 256,
+        hidden=512,
         proportions=divide_evenly(2, HEAD_SHARE),
         max_length=None if encoder == "bag" else 256,
         token_weights="tfidf" if encoder == "bag" else "mean",
+        token_dropout=0.0,
         dropout=0.2 if bag else 0.5,
         init="pifa" if bag else "random",
-        rate=1.1 if bag else 1e-3 if scratch else 1e-4,
+        rate=0.7 if bag else 1e-3 if scratch else 1e-4,
         hidden_rate=0.002,
         head_rate=0.003 if bag else 0.002,
         batch=choose_batch(n_samples, 16, 128),

@@ -27,8 +27,7 @@ class AplcSettings(TrainingSettings):
         default=False,
     )
     width: int | None = setting(
-        "Dimension of an encoder from scratch: even, and above 64 a multiple of 64. None: for bag 1,024, or 512 if the"
-        " number of texts times labels is above 2^28; 256 for others.",
+        "Dimension of an encoder from scratch: even, and above 64 a multiple of 64. None: 512 for bag, 256 for others.",
         default=None,
         paper="768",
         positive=True,
@@ -63,6 +62,12 @@ class AplcSettings(TrainingSettings):
         default=None,
         choices=("mean", "tfidf"),
     )
+    token_dropout: float | None = setting(
+        "Share of the distinct tokens of a text that a bag leaves out in each step of training. None: 0.",
+        default=None,
+        minimum=0,
+        below=1,
+    )
     max_length: int | None = setting(
         "Maximum number of tokens of a text that are read. None: all for bag, 256 for other encoders.",
         default=None,
@@ -76,7 +81,7 @@ class AplcSettings(TrainingSettings):
         positive=True,
     )
     hidden: int | None = setting(
-        "Dimension d_h of the hidden layer. None: for bags 1,024 or 512, as for width; 512 for other encoders.",
+        "Dimension d_h of the hidden layer. None: 512.",
         default=None,
         paper="768, 512 or 384, by corpus",
         positive=True,
@@ -124,7 +129,7 @@ class AplcSettings(TrainingSettings):
     )
     init_scale: float | None = setting(
         "Logit that a text at its label's centroid gains with init=pifa, over the mean size of the labels' log-odds. None:"
-        " 2, so that it exceeds them.",
+        " 1.5, so that it exceeds them.",
         default=None,
         positive=True,
     )
@@ -145,7 +150,7 @@ class AplcSettings(TrainingSettings):
         choices=("batch", "sample", "global"),
     )
     rate: float | None = setting(
-        "Learning rate of the encoder. None: for bags 1.1 over the square root of the dimension and the mean sum of the"
+        "Learning rate of the encoder. None: for bags 0.7 over the square root of the dimension and the mean sum of the"
         " token weights of a text; 0.001 for others from scratch, 0.0001 for pretrained ones.",
         default=None,
         paper="5e-5",
@@ -206,6 +211,7 @@ class AplcSettings(TrainingSettings):
             "layers": "a bag has none" if bag else "" if scratch else "a pretrained encoder has a fixed number of layers",
             "n_pieces": "" if scratch else "a pretrained encoder has its tokens",
             "token_weights": "" if bag else "only bags weigh tokens",
+            "token_dropout": "" if bag else "only bags leave tokens out",
             "encoder_dropout": only_transformers or not_trained,
             "trained_layers": only_transformers if self.trained_layers else "",
             "unfreeze": not_trained,
@@ -246,7 +252,7 @@ class AplcSettings(TrainingSettings):
         :param n_samples: Number of training samples.
         :param n_seen: Number of labels that have training samples.
         """
-        base = nearest_row(PAPER_PLANS, n_samples, n_seen) if self.paper else choose_plan(self.encoder, n_samples, n_seen)
+        base = nearest_row(PAPER_PLANS, n_samples, n_seen) if self.paper else choose_plan(self.encoder, n_samples)
         if self.n_clusters is not None:
             base = replace(base, proportions=divide_evenly(self.n_clusters, None if self.paper else HEAD_SHARE))
         return AplcPlan(
@@ -255,6 +261,7 @@ class AplcSettings(TrainingSettings):
             proportions=self._parse_proportions() or base.proportions,
             max_length=self.max_length or base.max_length,
             token_weights=self.token_weights or base.token_weights,
+            token_dropout=base.token_dropout if self.token_dropout is None else self.token_dropout,
             dropout=base.dropout if self.dropout is None else self.dropout,
             init=self._choose_init(),
             rate=self.rate or base.rate,

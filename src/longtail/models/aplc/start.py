@@ -18,7 +18,7 @@ from longtail.kernels import Longs
 from longtail.models.aplc.network import AplcNetwork
 from longtail.models.aplc.partition import Partition
 
-_SCALE = 2.0  # times the mean size of the log-odds, so that a text at the centroid probably has the label
+_SCALE = 1.5  # times the mean size of the log-odds, so that a text at the centroid probably has the label
 _MIN_LOG_ODDS = 1.0
 _TEXTS_PER_BLOCK = 4096
 
@@ -38,7 +38,7 @@ def start_at_centroids(
     of texts. The logits of tails start at their log-odds for all texts.
 
     :param encode: Returns the encoder's vectors of training texts.
-    :param scale: s over the mean size of the log-odds of the cluster's labels. None: 2.
+    :param scale: s over the mean size of the log-odds of the cluster's labels. None: 1.5.
     """
     torch.nn.init.orthogonal_(net.hidden.weight)
     torch.nn.init.zeros_(net.hidden.bias)
