@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -78,7 +79,10 @@ class BagEncoder(TextEncoder):
 
     def encode(self, rows: TokenRows) -> Tensor:
         """One vector per text [B, width], computed without padding and without one vector per token."""
-        bags = weigh_tokens(rows, len(self.table.weight), self.idf)
+        return self.sum_vectors(weigh_tokens(rows, len(self.table.weight), self.idf))
+
+    def sum_vectors(self, bags: sp.csr_array) -> Tensor:
+        """The sums of token vectors [B, width] with these weights [B, n_tokens]."""
         return self.table.bag(bags.indptr, bags.indices, bags.data)
 
 
