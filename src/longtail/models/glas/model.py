@@ -5,7 +5,7 @@ Training is in ``longtail.models.glas.training`` and needs torch; prediction is 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,7 @@ from longtail.state import State
 from longtail.topk import TopK
 
 _MIN_NORM = 1e-12
+_QUICK = {"loss": "softmax", "negatives": "all", "dim": 64, "epochs": 3, "holdout": 0.0}  # for trials of features
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
 
@@ -53,7 +54,7 @@ class Glas(GlasSettings, Model):
             **{"label_bias": False, "init": "random", "loss": "margin", "negatives": "batch", "logq_correction": 0.0},
             **{"reg_weight": 10.0, "keep_prob": 0.8, "batch": 4096, "epochs": 10},
             **{"optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "schedule": "constant", "average": "none"},
-            "ngrams": 1,
+            **{"ngrams": 1, "min_df": 2, "subwords": 0.0},
         },
     }
 
@@ -69,6 +70,12 @@ class Glas(GlasSettings, Model):
         """Probability under binary cross-entropy, otherwise the inner product. Before ``fit``, as for few labels."""
         n_samples, n_seen = (self.n_samples, self.n_seen) if hasattr(self, "label_counts") else (1, 1)
         return "probability" if self.plan(n_samples, n_seen).loss == "bce" else "margin"
+
+    @property
+    def quick_settings(self) -> dict[str, Any]:
+        """The defaults with few dimensions and epochs, and the loss that learns fastest."""
+        machine = {name: getattr(self, name) for name in ("seed", "threads", "device")}
+        return {**type(self)().get_params(), **machine, **_QUICK}
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.glas.training import fit_glas

@@ -40,7 +40,7 @@ PLANS = {
             loss="softmax",
             negatives="all",
             **{"relu": False, "init": "svd", "init_norm": 10.0},
-            **{"optimizer": "adam", "rate": 0.01, "label_rate": 0.003, "batch": 256, "epochs": 6, "average": "none"},
+            **{"optimizer": "adam", "rate": 0.005, "label_rate": 0.0005, "batch": 256, "epochs": 5, "average": "none"},
         ),
         GlasPlan(
             loss="softmax",

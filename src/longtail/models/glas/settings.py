@@ -48,9 +48,9 @@ class GlasSettings(TrainingSettings):
         default=None,
     )
     init: str | None = setting(
-        "Initial vectors: random; pifa, label vectors from the centroids of their samples; or svd, which also starts the first"
-        " layer from the principal directions of these centroids. None: svd with a softmax over all labels, otherwise pifa;"
-        " pifa with word_vectors.",
+        "Initial vectors: random; pifa, label vectors from the centroids of their samples; or svd, which also starts the"
+        " first layer from the principal directions of these centroids. None: svd with a softmax over all labels, unless"
+        " word_vectors is set; otherwise pifa.",
         default=None,
         paper="not given",
         choices=("random", "pifa", "svd"),
@@ -120,8 +120,8 @@ class GlasSettings(TrainingSettings):
     )
     rescale: bool = setting("Divide the kept features by keep_prob, as torch's dropout does.", default=False, paper="false")
     optimizer: str | None = setting(
-        "Optimiser of the first layer: sgd, adagrad or adam. The other weights are trained by Adam. None: adam with a softmax"
-        " over all labels, otherwise sgd.",
+        "Optimiser of the first layer: sgd, adagrad or adam. The other weights are trained by Adam. None: adam with a"
+        " softmax over all labels, otherwise sgd.",
         default=None,
         paper="not given",
         choices=("sgd", "adagrad", "adam"),
@@ -193,13 +193,9 @@ class GlasSettings(TrainingSettings):
             plan = replace(plan, batch=choose_batch(n_samples, 32, 128))
         if self.word_vectors is not None:
             plan = replace(plan, init="pifa")
-        given = {name: getattr(self, name, None) for name in vars(plan)}
-        return replace(
-            plan,
-            **{name: value for name, value in given.items() if value not in (None, "auto")},
-            loss=loss,
-            negatives=negatives,
-        )
+        values = {**vars(plan), "loss": loss, "negatives": negatives}
+        given = {name: getattr(self, name, None) for name in values}
+        return GlasPlan(**{name: values[name] if given[name] in (None, "auto") else given[name] for name in values})
 
     @property
     def uses_cooccurrence(self) -> bool:
