@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -109,6 +110,11 @@ class FeatureExtractor(FeatureSettings):
             vectors = self.features.fit_transform(inputs, progress)
         self.autoencoder = None if self.code is None else fit_linear_autoencoder(vectors, self.code, self.seed)
         return self._compress(vectors)
+
+    @property
+    def get_term(self) -> Callable[[int], str] | None:
+        """The function that returns the term of a feature; None if features are not terms."""
+        return self.features.get_term if isinstance(self.features, TextFeatures) and self.autoencoder is None else None
 
     def transform(self, inputs: Any) -> Encoded:
         """Compute the features of inputs of the same kind."""

@@ -108,6 +108,7 @@ class Pipeline:
     ) -> Self:
         """Fit the model to what ``fit_features`` returned; validation inputs are encoded, too."""
         self.model.labels = labels
+        self.model.get_term = self.extractor.get_term if self.extractor else None
         self.model.fit(X, Y, valid, progress=progress)
         for decision in self.model.decisions:
             progress.say(decision)

@@ -15,12 +15,12 @@ import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
 from longtail.errors import MissingExtra
+from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
-from longtail.models.lightattention.word_vectors import check_word_vectors, load_word_vectors
 from longtail.models.lightattention.words import Vocabulary
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
