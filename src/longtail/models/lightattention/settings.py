@@ -11,6 +11,8 @@ from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, n
 from longtail.settings import MAX_NUMBER, setting, settings
 
 NEGATIVES = ("all", "static", "dynamic")
+GENERATORS = ("attention", "pool")
+MAX_ATTENTION_CLUSTERS = 512  # up to this many clusters attend to the words of every text, unless ``generator`` is set
 MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
 N_CANDIDATES = 384  # labels scored per text where there is a tree, about
 
@@ -53,6 +55,7 @@ class LightAttentionPlan(TrainingPlan):
     n_halvings: int  # how often the labels are split in two; 0: no tree, all labels are scored
     levels: int
     beam: int
+    generator: str
 
 
 @settings
@@ -109,6 +112,15 @@ class LightAttentionSettings(TrainingSettings):
         default=True,
         paper="false",
     )
+    match: bool = setting(
+        "Whether the score of a label adds how well its query matches the words that it attends to, the mean of the attention"
+        " scores, times a weight that all labels share.",
+        default=True,
+        paper="false",
+    )
+    prior: bool = setting(
+        "Whether the biases of clusters and labels start at the log-odds of their frequency.", default=True, paper="false"
+    )
     embedding_dropout: float = setting("Dropout rate of word vectors.", default=0.2, paper="0.2", minimum=0, below=1)
     dropout: float = setting("Dropout rate of what attention reads.", default=0.3, paper="0.5", minimum=0, below=1)
     negatives: str | None = setting(
@@ -135,6 +147,13 @@ class LightAttentionSettings(TrainingSettings):
         f"Clusters whose labels are scored. None: those of about {N_CANDIDATES} labels, at most a quarter of all clusters.",
         default=None,
         positive=True,
+    )
+    generator: str | None = setting(
+        "How clusters are scored: attention, as labels are, or pool (a linear layer over the mean and the maximum of the"
+        f" BiLSTM output). None: attention for up to {MAX_ATTENTION_CLUSTERS:,} clusters, else pool.",
+        default=None,
+        paper="not given (LightXML: linear; AttentionXML: attention)",
+        choices=GENERATORS,
     )
     warm_start: bool = setting("Whether each level starts from the trained level above.", default=True, paper="true")
     n_trees: int = setting(
@@ -194,6 +213,7 @@ class LightAttentionSettings(TrainingSettings):
             n_halvings=n_halvings,
             levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
             beam=self.beam or beam,
+            generator=self.generator or ("attention" if n_clusters <= MAX_ATTENTION_CLUSTERS else "pool"),
         )
 
     def _count_halvings(self, n_labels: int) -> int:

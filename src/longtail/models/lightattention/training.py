@@ -25,7 +25,7 @@ from longtail.kernels import Floats, Longs
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import LabelTree
 from longtail.models.lightattention.levels import NO_NODE, build_levels, make_targets
-from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork
+from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork, PoolScorer
 from longtail.models.lightattention.search import (
     MAX_SCORES_PER_BATCH,
     LevelCandidates,
@@ -100,16 +100,23 @@ class TreeTrainer:
 
     def _build_level(self, depth: int) -> LevelNetwork:
         """Create the network of a level, before training."""
-        encoder, level = self._choose_encoder(), self.levels[depth]
-        attention = LabelAttention(
-            level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=self.settings.per_label_output
-        ).to(self.device)
-        if self.settings.skip_connection:
-            init_queries_from_words(attention, encoder, self.targets[depth], self.data.tfidf)
-        if depth and self.settings.warm_start:
-            attention.copy_shared_layers(self.networks[-1].attention)
+        encoder, level, s = self._choose_encoder(), self.levels[depth], self.settings
         n_candidates = min(level.n_nodes, self.plan.beam * level.max_children) if depth else level.n_nodes
-        init_bias_from_frequencies(attention, self.targets[depth], n_candidates)
+        log_odds = compute_log_odds(self.targets[depth], n_candidates)
+        if self.plan.generator == "pool" and depth + 1 < len(self.levels):
+            scorer = PoolScorer(level.n_nodes, encoder.output_dim).to(self.device)
+            init_bias(scorer, log_odds)
+            return LevelNetwork(level, encoder, scorer)
+        attention = LabelAttention(
+            level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=s.per_label_output, match=s.match
+        ).to(self.device)
+        if s.skip_connection:
+            init_queries_from_words(attention, encoder, self.targets[depth], self.data.tfidf)
+        above = self.networks[-1].attention if self.networks else None
+        if s.warm_start and isinstance(above, LabelAttention):
+            attention.copy_shared_layers(above)
+        if s.prior:
+            init_bias(attention, log_odds)
         return LevelNetwork(level, encoder, attention)
 
     def _choose_encoder(self) -> BiLstmEncoder:
@@ -233,8 +240,8 @@ def init_queries_from_words(
     attention.query.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
 
 
-def init_bias_from_frequencies(attention: LabelAttention, targets: sp.csr_array, n_candidates: int) -> None:
-    """Start the biases at the log-odds that a node is positive when it is a candidate.
+def compute_log_odds(targets: sp.csr_array, n_candidates: int) -> Floats:
+    """Compute the log-odds that a node is positive when it is a candidate [n_nodes].
 
     :param targets: Positive nodes of the texts [n, n_nodes].
     :param n_candidates: Candidates per text.
@@ -242,10 +249,18 @@ def init_bias_from_frequencies(attention: LabelAttention, targets: sp.csr_array,
     n_samples, n_nodes = targets.shape
     counts = np.bincount(targets.indices, minlength=n_nodes)
     n_shown = np.maximum(n_samples * n_candidates / n_nodes, counts)  # texts whose candidate a node is, on average
-    log_odds = np.log((counts + 1) / (n_shown - counts + 1))
-    attention.output_layer.bias.data.fill_(float(log_odds.mean()))
-    if attention.label_output is not None:
-        attention.label_output.weight.data[:, -1] = torch.from_numpy((log_odds - log_odds.mean()).astype(np.float32))
+    out: Floats = np.log((counts + 1) / (n_shown - counts + 1)).astype(np.float32)
+    return out
+
+
+def init_bias(scorer: LabelAttention | PoolScorer, log_odds: Floats) -> None:
+    """Start the biases at the log-odds of the nodes; without biases per node, at their mean."""
+    if isinstance(scorer, PoolScorer):
+        scorer.output.weight.data[:, -1] = torch.from_numpy(log_odds)
+        return
+    scorer.output_layer.bias.data.fill_(float(log_odds.mean()))
+    if scorer.label_output is not None:
+        scorer.label_output.weight.data[:, -1] = torch.from_numpy(log_odds - log_odds.mean())
 
 
 def make_adam(modules: torch.nn.Module, encoders: Sequence[BiLstmEncoder], rate: float) -> JointOptimizer:

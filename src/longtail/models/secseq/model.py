@@ -105,6 +105,7 @@ class SecSeq(SecSeqSettings, Model):
         from longtail.models.secseq.training import fit_tree
 
         plan = self.plan(self.n_samples, self.n_seen)
+        self.check_plan(plan)
         self.features = self._make_features()
         X = self._mask_digits(X)
         texts = self.features.fit_transform(X, progress)
