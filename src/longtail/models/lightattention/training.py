@@ -56,6 +56,7 @@ class TrainingCorpus:
     tfidf: sp.csr_array  # [n, n_words - 1] of the same texts; column j is word j + 1
     Y: sp.csr_array  # [n, n_labels]
     n_words: int
+    idf: Floats  # [n_words - 1]
     word_vectors: Floats | None = None  # [n_words, d] if pretrained
     valid: tuple[TokenRows, sp.csr_array] | None = None  # validation texts and their labels
 
@@ -105,7 +106,11 @@ class TreeTrainer:
         log_odds = compute_log_odds(self.targets[depth], n_candidates)
         if self.plan.generator == "pool" and depth + 1 < len(self.levels):
             scorer = PoolScorer(level.n_nodes, encoder.output_dim).to(self.device)
-            init_bias(scorer, log_odds)
+            if s.skip_connection:
+                mean_words = max(float(self.data.texts.lengths.mean()), 1.0)
+                init_pool_from_words(scorer, encoder, self.targets[depth], self.data.tfidf, mean_words)
+            if s.prior:
+                init_bias(scorer, log_odds)
             return LevelNetwork(level, encoder, scorer)
         attention = LabelAttention(
             level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=s.per_label_output, match=s.match
@@ -139,6 +144,9 @@ class TreeTrainer:
         )
         if vectors is not None:
             encoder.embedding.weight.data.copy_(torch.from_numpy(vectors))
+        elif self.settings.idf_start:
+            scale = np.append(1.0, self.data.idf / self.data.idf.mean()).astype(np.float32)  # 1 for unknown words
+            encoder.embedding.weight.data.mul_(torch.from_numpy(scale)[:, None])
         return encoder.to(self.device)
 
     def _train(self, epochs: int, static: TokenRows | None = None) -> None:
@@ -232,12 +240,31 @@ def init_queries_from_words(
     :param targets: Positive nodes of the texts [n, n_nodes].
     :param tfidf: TF-IDF of the texts [n, n_words - 1].
     """
+    centres, length = average_words(encoder, targets, tfidf)
+    centres *= _INITIAL_LOGIT / length
+    attention.query.weight.data[:, -centres.shape[1] :] = torch.from_numpy(centres)
+
+
+def init_pool_from_words(
+    scorer: PoolScorer, encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array, mean_words: float
+) -> None:
+    """Start pooled scores at how similar the mean word vector of a text is to the words that are typical of a node's texts.
+
+    :param mean_words: Words of a text, on average: the mean of more vectors is shorter.
+    """
+    centres, length = average_words(encoder, targets, tfidf)
+    centres *= _INITIAL_LOGIT * mean_words**0.5 / length
+    d = centres.shape[1]
+    scorer.output.weight.data[:, encoder.output_dim - d : encoder.output_dim] = torch.from_numpy(centres)  # of the mean
+
+
+def average_words(encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array) -> tuple[Floats, float]:
+    """The centre of the word vectors of each node's texts, less that of all nodes, of norm 1; the mean norm of word vectors."""
     vectors = encoder.embedding.weight.detach().cpu().numpy()  # [n_words, d]
     centres = pifa(tfidf, targets, _WORDS_PER_NODE) @ vectors[1:]  # [n_nodes, d]
     centres -= centres.mean(0)
-    norms = np.linalg.norm(centres, axis=1, keepdims=True)
-    centres *= _INITIAL_LOGIT / np.maximum(norms, 1e-6) / np.linalg.norm(vectors, axis=1).mean()
-    attention.query.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
+    centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-6)
+    return centres.astype(np.float32), float(np.linalg.norm(vectors, axis=1).mean())
 
 
 def compute_log_odds(targets: sp.csr_array, n_candidates: int) -> Floats:

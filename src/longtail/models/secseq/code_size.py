@@ -5,6 +5,7 @@ from __future__ import annotations
 _CODES_PER_LABEL = 16  # of random codes; with fewer, too many labels share a code
 _MIN_RANDOM_SYMBOLS, _MIN_RANDOM_DEPTH = 64, 3
 _LEARNED_SYMBOLS = (256, 512, 1024)  # of learned codes of two or more symbols
+_LABELS_PER_CODE = 1 / 4  # of learned codes: first symbols stand for small groups of labels, which are easier to tell apart
 
 
 def choose_code_size(
@@ -14,12 +15,12 @@ def choose_code_size(
 
     Random codes: K^D is at least 16 times the number of labels, starting at K = 64 and D = 3. ``depth=1`` alone gives each
     label its own symbol, as in mlc2seq. Learned codes: each label has its own symbol up to 256 labels; for more labels,
-    K is 256 to 1,024, and D as small as possible.
+    K is 256 to 1,024, D as small as possible, and a quarter of all codes is used, or less.
 
     >>> [choose_code_size(n) for n in (600, 25_000, 1_000_000)], choose_code_size(600, depth=1)
     ([(64, 3), (128, 3), (256, 3)], (600, 1))
     >>> [choose_code_size(n, learned=True) for n in (100, 600, 36_000, 1_000_000)]
-    [(128, 1), (256, 2), (512, 2), (256, 3)]
+    [(128, 1), (256, 2), (1024, 2), (256, 3)]
     """
     if learned:
         return _choose_learned_size(n_labels, n_symbols, depth)
@@ -41,7 +42,9 @@ def _choose_learned_size(n_labels: int, n_symbols: int | None, depth: int | None
     while count_learned_codes(K, D) < n_labels and not depth and K > 1:
         D += 1
         if not n_symbols:
-            K = next((k for k in _LEARNED_SYMBOLS if count_learned_codes(k, D) >= n_labels), _LEARNED_SYMBOLS[0])
+            enough = [k for k in _LEARNED_SYMBOLS if count_learned_codes(k, D) >= n_labels]
+            roomy = [k for k in enough if _LABELS_PER_CODE * count_learned_codes(k, D) >= n_labels]
+            K = roomy[0] if roomy else enough[-1] if enough else _LEARNED_SYMBOLS[0]
     return K, D
 
 

@@ -25,6 +25,7 @@ DECODINGS = ("best", "beams", "samples", "direct")
 WORDS_WIDTH, TOKENS_WIDTH = 512, 256  # defaults of ``width``
 
 _EPOCHS_FROM_CENTROIDS, _EPOCHS = 6, 30
+_TREES_FROM_CENTROIDS, _MIN_LABELS_OF_ONE_TREE = 3, 50_000
 _RATE_PER_TEXT = 5.0  # of word vectors with start=centroids: the loss is a mean over the batch
 
 
@@ -34,6 +35,7 @@ class SecSeqPlan(TrainingPlan):
 
     n_symbols: int  # K
     depth: int  # D
+    n_trees: int  # M
 
 
 @settings
@@ -114,9 +116,10 @@ class SecSeqSettings(TrainingSettings):
         paper="not given",
         positive=True,
     )
-    n_trees: int = setting(
-        "M, independent codings, each with its own network; their scores are averaged.",
-        default=1,
+    n_trees: int | None = setting(
+        f"M, independent codings, each with its own network; their scores are averaged. None: {_TREES_FROM_CENTROIDS} with"
+        f" start=centroids and fewer than {_MIN_LABELS_OF_ONE_TREE:,} labels, else 1.",
+        default=None,
         paper="1 and 4",
         positive=True,
     )
@@ -251,7 +254,7 @@ class SecSeqSettings(TrainingSettings):
             Condition(self.encoder in RECURRENT, "encoder=gru or lstm", ("token_width",)),
             Condition(scratch and self.encoder != "bag", "encoder=gru, lstm, transformer or xlnet", ("layers",)),
             Condition(self.coding == "random", "coding=random", ("quantiser",)),
-            Condition(self.n_trees > 1, "n_trees above 1", ("jobs",)),
+            Condition(self.n_trees != 1, "n_trees above 1", ("jobs",)),
         ]
         refuse_unused(self, conditions)
 
@@ -273,16 +276,17 @@ class SecSeqSettings(TrainingSettings):
 
     def plan(self, n_samples: int, n_labels: int) -> SecSeqPlan:
         """Fill in what depends on the number of training texts and of labels that have one."""
-        batch = self.batch or choose_batch(n_samples, 16, 64)
-        words_rate = _RATE_PER_TEXT * batch if self.starts_from_centroids else 30.0
+        batch, is_fast = self.batch or choose_batch(n_samples, 16, 64), self.starts_from_centroids
+        words_rate = _RATE_PER_TEXT * batch if is_fast else 30.0
         rates = {WORDS: words_rate, **dict.fromkeys(SCRATCH_ENCODERS, 1e-3), **dict.fromkeys(BAGS, 0.05)}
         n_symbols, depth = choose_code_size(
             n_labels, learned=self.coding == "learned", n_symbols=self.n_symbols, depth=self.depth
         )
         return SecSeqPlan(
             batch=batch,
-            epochs=self.epochs or (_EPOCHS_FROM_CENTROIDS if self.starts_from_centroids else _EPOCHS),
+            epochs=self.epochs or (_EPOCHS_FROM_CENTROIDS if is_fast else _EPOCHS),
             rate=self.rate or rates.get(self.encoder, 1e-4),
             n_symbols=n_symbols,
             depth=depth,
+            n_trees=self.n_trees or (_TREES_FROM_CENTROIDS if is_fast and n_labels < _MIN_LABELS_OF_ONE_TREE else 1),
         )
