@@ -42,7 +42,7 @@ class PretrainSettings(TrainingSettings):
     """Settings of pretraining."""
 
     width: int = setting(
-        "Dimension of the XLNet's vectors: even, and above 64 a multiple of 64.", default=256, positive=True
+        "Dimension of the XLNet's vectors, even.", default=256, positive=True
     )
     layers: int = setting("Number of layers of the XLNet.", default=2, positive=True)
     max_length: int = setting("Maximum number of tokens of a text that are read.", default=256, minimum=_MIN_TOKENS)

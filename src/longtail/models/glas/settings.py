@@ -160,7 +160,8 @@ class GlasSettings(TrainingSettings):
         choices=("auto", "none", "swa", "ema"),
     )
     device: str = setting(
-        "Device to train on: cpu, cuda or another that torch knows. Prediction uses the CPU.", default="cpu"
+        "Device to train on: cpu, cuda or another that torch knows. auto: a GPU if there is one. Prediction uses the CPU.",
+        default="auto",
     )
 
     def check(self) -> None:

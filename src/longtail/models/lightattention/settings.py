@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
 from longtail.settings import MAX_NUMBER, setting, settings
 
 NEGATIVES = ("all", "static", "dynamic")
+GENERATORS = ("attention", "pool")
+MAX_ATTENTION_CLUSTERS = 512  # up to this many clusters attend to the words of every text, unless ``generator`` is set
 MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
 N_CANDIDATES = 384  # labels scored per text where there is a tree, about
 
+_ONLY_WITH_TREE = ("max_leaf", "levels", "fanout", "beam", "generator", "warm_start")
 _LONG_TEXT_WORDS = 200  # texts are long if they have more words than this, on average
 _MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 100  # words that are read of each text
 _MAX_BEAM_SHARE = 1 / 4  # of all clusters
@@ -53,6 +57,7 @@ class LightAttentionPlan(TrainingPlan):
     n_halvings: int  # how often the labels are split in two; 0: no tree, all labels are scored
     levels: int
     beam: int
+    generator: str
 
 
 @settings
@@ -76,6 +81,11 @@ class LightAttentionSettings(TrainingSettings):
         paper="true on EUR-Lex and Wiki10-31K",
     )
     word_dim: int = setting("Dimension of word vectors that are not pretrained.", default=128, paper="300", positive=True)
+    idf_start: bool = setting(
+        "Whether random word vectors start with a length that is proportional to the IDF of the word.",
+        default=True,
+        paper="false",
+    )
     max_length: int | None = setting(
         f"Words read per text. None: {_MAX_WORDS}, or {_MAX_WORDS_OF_LONG_TEXTS} if texts have more than {_LONG_TEXT_WORDS}"
         " words on average.",
@@ -109,6 +119,15 @@ class LightAttentionSettings(TrainingSettings):
         default=True,
         paper="false",
     )
+    match: bool = setting(
+        "Whether the score of a label adds how well its query matches the words that it attends to, the mean of the attention"
+        " scores, times a weight that all labels share.",
+        default=True,
+        paper="false",
+    )
+    prior: bool = setting(
+        "Whether the biases of clusters and labels start at the log-odds of their frequency.", default=True, paper="false"
+    )
     embedding_dropout: float = setting("Dropout rate of word vectors.", default=0.2, paper="0.2", minimum=0, below=1)
     dropout: float = setting("Dropout rate of what attention reads.", default=0.3, paper="0.5", minimum=0, below=1)
     negatives: str | None = setting(
@@ -135,6 +154,14 @@ class LightAttentionSettings(TrainingSettings):
         f"Clusters whose labels are scored. None: those of about {N_CANDIDATES} labels, at most a quarter of all clusters.",
         default=None,
         positive=True,
+    )
+    generator: str | None = setting(
+        "How clusters are scored: attention, as labels are, or pool (a linear layer over the mean and the maximum of the"
+        f" BiLSTM output). None: attention for up to {MAX_ATTENTION_CLUSTERS:,} clusters or with paper=true,"
+        " else pool.",
+        default=None,
+        paper="not given (LightXML: linear; AttentionXML: attention)",
+        choices=GENERATORS,
     )
     warm_start: bool = setting("Whether each level starts from the trained level above.", default=True, paper="true")
     n_trees: int = setting(
@@ -168,10 +195,23 @@ class LightAttentionSettings(TrainingSettings):
         super().check()
         if self.fanout & (self.fanout - 1):
             raise SettingError(f"fanout is {self.fanout}", hint="It must be a power of two")
-        if self.freeze_vectors and self.word_vectors is None:
-            raise SettingError("freeze_vectors needs word_vectors", hint="Set word_vectors to a file, or to wordllama")
         if self.fc_sizes is not None:
             parse_sizes(self.fc_sizes)
+        has_vectors, has_tree = self.word_vectors is not None, self.negatives != "all"
+        conditions = [
+            Condition(has_vectors, "word_vectors, a file or wordllama", ("freeze_vectors",)),
+            Condition(not has_vectors or self.paper, "word vectors that are not pretrained", ("word_dim", "idf_start")),
+            Condition(self.average == "swa", "average=swa", ("average_from",)),
+            Condition(has_tree, "negatives=static or dynamic", _ONLY_WITH_TREE),
+        ]
+        refuse_unused(self, conditions)
+
+    def check_plan(self, plan: LightAttentionPlan) -> None:
+        """Raise a ``SettingError`` for a value that has no effect with these labels."""
+        with_tree = f"a label tree: more than {MAX_EXHAUSTIVE_LABELS:,} labels, or negatives=static or dynamic"
+        is_deep = plan.levels > 2
+        refuse_unused(self, [Condition(plan.n_halvings > 0, with_tree, _ONLY_WITH_TREE)])
+        refuse_unused(self, [Condition(is_deep, "a tree of three or more levels, such as levels=3", ("fanout",))])
 
     def plan(self, n_samples: int, n_labels: int) -> LightAttentionPlan:
         """Fill in what depends on the number of training texts and of labels that have one."""
@@ -179,7 +219,7 @@ class LightAttentionSettings(TrainingSettings):
         n_halvings = self._count_halvings(n_labels)
         n_clusters = 1 << n_halvings
         n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
-        cluster_size = ceil(n_labels / n_clusters)
+        cluster_size, is_small = ceil(n_labels / n_clusters), n_clusters <= MAX_ATTENTION_CLUSTERS
         beam = max(min(ceil(N_CANDIDATES / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
         freeze = default.freeze_vectors if self.freeze_vectors is None else self.freeze_vectors
         return LightAttentionPlan(
@@ -194,6 +234,7 @@ class LightAttentionSettings(TrainingSettings):
             n_halvings=n_halvings,
             levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
             beam=self.beam or beam,
+            generator=self.generator or ("attention" if self.paper or is_small else "pool"),
         )
 
     def _count_halvings(self, n_labels: int) -> int:

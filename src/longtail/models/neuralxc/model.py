@@ -56,7 +56,7 @@ class NeuralXC(NeuralXCSettings, Model):
                 "weight_decay": WEIGHT_DECAY,
             },
             **{"batch": BATCH, "epochs": EPOCHS, "schedule": "constant", "average": "none"},
-            **{"patience": 0, "holdout": 0.0, "ngrams": 1, "normalise": False},
+            **{"patience": 0, "holdout": 0.0, "collapse_epochs": 0, "ngrams": 1, "normalise": False},
         },
     }
 

@@ -151,7 +151,8 @@ class NeuralXCSettings(TrainingSettings):
         minimum=0,
     )
     device: str = setting(
-        "Device to train on: cpu, cuda or another that torch knows. Prediction uses the CPU.", default="cpu"
+        "Device to train on: cpu, cuda or another that torch knows. auto: a GPU if there is one. Prediction uses the CPU.",
+        default="auto",
     )
 
     def check(self) -> None:

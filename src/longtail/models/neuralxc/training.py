@@ -163,9 +163,9 @@ def fit_neuralxc(
     """Train the networks; return their weights and the history of the last stage."""
     training = NeuralXCTraining(X, Y, settings, plan)
     data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
-    loop = plan_loop(settings, plan, training.n_steps, data)
     metric = (lambda: training.validate(*valid)) if valid is not None else None
     net, stages = training.net, training.stages()
+    loop = plan_loop(settings, plan, training.n_steps, data, n_runs=len(stages))
     history: History = []
     with torch_threads(settings.threads):
         for stage in stages:
