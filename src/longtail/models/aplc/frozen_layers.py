@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -24,7 +23,6 @@ from longtail.features.token_rows import TokenRows, hash_file
 from longtail.kernels import Longs
 from longtail.nn.encoders import ENCODE_BATCH, ENCODE_TOKENS, BagEncoder, TextEncoder, encode_texts, find_layers
 from longtail.nn.hugging_face import HuggingFaceEncoder
-from longtail.nn.sparse_embedding import drop_entries
 
 Fill = Callable[[NDArray[Any]], None]  # writes into an array
 
@@ -111,20 +109,15 @@ def take_trainable(encoder: TextEncoder, n_layers: int | None) -> torch.nn.Modul
 
 
 def prepare_texts(
-    encoder: TextEncoder,
-    trained: torch.nn.Module | None,
-    rows: TokenRows,
-    cache: str | None = None,
-    token_dropout: float = 0.0,
+    encoder: TextEncoder, trained: torch.nn.Module | None, rows: TokenRows, cache: str | None = None
 ) -> TrainingTexts:
     """Texts whose vectors have gradients to the trained part of the encoder (see ``take_trainable``).
-
-    token_dropout: share of the tokens of a text that a bag leaves out in training.
 
     The output of the frozen part is stored in a temporary file, or in the folder ``cache``, where later runs find it.
     """
     if isinstance(encoder, BagEncoder) and trained is encoder:
-        return TrainingTexts(rows.lengths, _encode_bags(encoder, rows, token_dropout))
+        bags = weigh_tokens(rows, len(encoder.table.weight), encoder.idf)  # once, not in each epoch
+        return TrainingTexts(rows.lengths, lambda some: encoder.sum_vectors(bags[some]))
     if trained is encoder:
         return TrainingTexts(rows.lengths, lambda some: encoder.encode(rows[some]))
     device = next(encoder.parameters()).device
@@ -145,20 +138,6 @@ def prepare_texts(
         return out
 
     return TrainingTexts(rows.lengths, encode)
-
-
-def _encode_bags(encoder: BagEncoder, rows: TokenRows, token_dropout: float) -> Callable[[Longs], Tensor]:
-    """Make a function that encodes some of the texts; while the encoder is trained, without a part of their tokens."""
-    bags = weigh_tokens(rows, len(encoder.table.weight), encoder.idf)  # once, not in each epoch
-
-    def encode(some: Longs) -> Tensor:
-        part = bags[some]
-        if encoder.training and token_dropout:
-            indptr, indices, data = drop_entries(part.indptr, part.indices, part.data, 1 - token_dropout)
-            part = sp.csr_array((data, indices, indptr), shape=part.shape)
-        return encoder.sum_vectors(part)
-
-    return encode
 
 
 @torch.no_grad()

@@ -22,7 +22,6 @@ class AplcPlan(TrainingPlan):
     proportions: tuple[float, ...]  # of the labels, in the head and in each tail
     max_length: int | None  # None: no maximum
     token_weights: str
-    token_dropout: float
     dropout: float
     init: str
     hidden_rate: float
@@ -39,7 +38,6 @@ def _take_from_paper(
         proportions=divide_evenly(n_clusters),
         max_length=max_length,
         token_weights="mean",
-        token_dropout=0.0,
         dropout=0.1,
         init="random",
         rate=rate,
@@ -81,7 +79,6 @@ def choose_plan(encoder: str, n_samples: int) -> AplcPlan:
         proportions=divide_evenly(2, HEAD_SHARE),
         max_length=None if encoder == "bag" else 256,
         token_weights="tfidf" if encoder == "bag" else "mean",
-        token_dropout=0.0,
         dropout=0.2 if bag else 0.5,
         init="pifa" if bag else "random",
         rate=0.7 if bag else 1e-3 if scratch else 1e-4,

@@ -62,12 +62,6 @@ class AplcSettings(TrainingSettings):
         default=None,
         choices=("mean", "tfidf"),
     )
-    token_dropout: float | None = setting(
-        "Share of the distinct tokens of a text that a bag leaves out in each step of training. None: 0.",
-        default=None,
-        minimum=0,
-        below=1,
-    )
     max_length: int | None = setting(
         "Maximum number of tokens of a text that are read. None: all for bag, 256 for other encoders.",
         default=None,
@@ -211,7 +205,6 @@ class AplcSettings(TrainingSettings):
             "layers": "a bag has none" if bag else "" if scratch else "a pretrained encoder has a fixed number of layers",
             "n_pieces": "" if scratch else "a pretrained encoder has its tokens",
             "token_weights": "" if bag else "only bags weigh tokens",
-            "token_dropout": "" if bag else "only bags leave tokens out",
             "encoder_dropout": only_transformers or not_trained,
             "trained_layers": only_transformers if self.trained_layers else "",
             "unfreeze": not_trained,
@@ -261,7 +254,6 @@ class AplcSettings(TrainingSettings):
             proportions=self._parse_proportions() or base.proportions,
             max_length=self.max_length or base.max_length,
             token_weights=self.token_weights or base.token_weights,
-            token_dropout=base.token_dropout if self.token_dropout is None else self.token_dropout,
             dropout=base.dropout if self.dropout is None else self.dropout,
             init=self._choose_init(),
             rate=self.rate or base.rate,

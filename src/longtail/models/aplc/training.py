@@ -116,7 +116,7 @@ def fit_aplc(
     loop = plan_loop(settings, plan, steps, (a for x, y in pairs for a in (x.ids, x.indptr, y.indptr, y.indices)))
     loop = replace(loop, schedule=add_warm_up(settings.schedule, settings.warm_up or 0.0))
     with torch_threads(1 if is_bag else settings.threads):  # with one thread, the results of a bag are reproducible
-        texts = prepare_texts(encoder, net.encoder, rows, settings.cache, plan.token_dropout)
+        texts = prepare_texts(encoder, net.encoder, rows, settings.cache)
         held_out = prepare_texts(encoder, net.encoder, valid[0], settings.cache) if valid else None
         if plan.init == "pifa":
             net.eval()
