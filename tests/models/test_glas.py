@@ -222,9 +222,10 @@ def test_a_setting_that_has_an_effect_for_some_number_of_labels_passes_the_check
 def test_plan_depends_on_the_number_of_labels_and_samples() -> None:
     few, some, many = (Glas().plan(n_samples=10_000, n_seen=n) for n in (4096, 50_000, 50_001))
     assert (few.loss, few.negatives, few.batch, few.epochs, few.optimizer) == ("bce", "all", 64, 30, "sgd")
-    assert (some.loss, some.negatives, some.batch, some.init, some.relu) == ("softmax", "all", 256, "svd", False)
+    assert (some.loss, some.negatives, some.batch, some.init, some.relu) == ("softmax", "all", 64, "svd", False)
     assert (many.loss, many.negatives, many.batch, many.epochs, many.rate) == ("softmax", "batch", 1024, 15, 100.0)
     assert [Glas().plan(n, 10).batch for n in (1, 5_000, 10**6)] == [32, 32, 128]
+    assert [Glas().plan(n, 5000).batch for n in (1, 20_000, 10**6)] == [64, 128, 256]
     assert Glas(loss="margin").plan(1000, 10).negatives == "batch"
     assert Glas(word_vectors="wordllama").plan(10_000, 10_000).init == "pifa"
     given = Glas(batch=7, epochs=3, rate=0.5, label_rate=0.2, init_norm=4.0, negatives="hardest", average="swa")

@@ -36,10 +36,12 @@ class Glas(GlasSettings, Model):
     Scores are h(x) = φ(x)ᵀ V with φ(x) = ReLU(E x + b). A regulariser ties the inner products of label vectors to how often
     the labels co-occur: λ/B² ‖VᵀV − U‖² (eq. 3).
 
-    Presets: ``paper`` is algorithm 2 as published (a second layer, weight normalisation, one drawn label per sample, margin
-    loss against the other drawn labels, 1024 dimensions, λ 10, ρ 0.8, batches of 4096, up to 10 epochs). ``best`` starts
-    label vectors at the centroids of their samples, trains E by plain SGD, averages the weights, and uses binary
-    cross-entropy over all labels if there are at most 4,096.
+    Presets: ``paper`` is algorithm 2 as published (a second layer, weight normalisation of all layers, φ(x) of length 1, no
+    label bias, one drawn label per sample, margin loss against the other drawn labels, 1024 dimensions, λ 10, ρ 0.8, batches
+    of 4096, up to 10 epochs). ``best`` depends on the number of labels. Up to 4,096: binary cross-entropy over all labels,
+    label vectors that start at the centroids of their samples, E trained by plain SGD, averaged weights. Up to 50,000:
+    softmax over all labels, no ReLU, and E, too, starts from the centroids, trained by Adam. Above: softmax over the labels
+    of the batch.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> Glas(dim=8, holdout=0).fit(X, Y).topk(X, k=1).ids.ravel().tolist()

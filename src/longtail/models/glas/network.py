@@ -82,7 +82,7 @@ class GlasNetwork(torch.nn.Module):
         only take away the part of a step that changes a column's norm, which this factor takes back anyway.
         """
         assert self.E_norm is not None
-        norms = torch.linalg.vector_norm(self.features.weight.detach(), dim=0)  # [dim]
+        norms: Tensor = torch.linalg.vector_norm(self.features.weight.detach(), dim=0)  # [dim]
         return self.E_norm / norms.clamp(min=_MIN_NORM)
 
     def second_layer(self) -> Tensor | None:

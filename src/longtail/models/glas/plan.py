@@ -26,27 +26,29 @@ class GlasPlan(TrainingPlan):
     average: str
 
 
-# By loss and negatives; for combinations that are not here, as for a softmax over the labels of the batch.
+def _plan(
+    loss: str,
+    negatives: str,
+    relu: bool,
+    start: tuple[str, float],
+    first: tuple[str, float, float],
+    steps: tuple[int, int, str],
+) -> GlasPlan:
+    """A plan from its initial vectors and their norm; the optimiser, its rate and that of labels; batch, epochs, average."""
+    (init, init_norm), (optimizer, rate, label_rate), (batch, epochs, average) = start, first, steps
+    return GlasPlan(
+        loss=loss, negatives=negatives, relu=relu, init=init, init_norm=init_norm, optimizer=optimizer, rate=rate,
+        label_rate=label_rate, batch=batch, epochs=epochs, average=average,
+    )  # fmt: skip
+
+
+# By loss and negatives; for combinations that are not here, as for a softmax over the labels of the batch. With all labels,
+# the batch is the smallest one.
 PLANS = {
     (plan.loss, plan.negatives): plan
     for plan in (
-        GlasPlan(
-            loss="bce",
-            negatives="all",
-            **{"relu": True, "init": "pifa", "init_norm": 1.0},
-            **{"optimizer": "sgd", "rate": 30.0, "label_rate": 0.001, "batch": 32, "epochs": 30, "average": "ema"},
-        ),
-        GlasPlan(
-            loss="softmax",
-            negatives="all",
-            **{"relu": False, "init": "svd", "init_norm": 10.0},
-            **{"optimizer": "adam", "rate": 0.005, "label_rate": 0.0005, "batch": 256, "epochs": 5, "average": "none"},
-        ),
-        GlasPlan(
-            loss="softmax",
-            negatives="batch",
-            **{"relu": True, "init": "pifa", "init_norm": 10.0},
-            **{"optimizer": "sgd", "rate": 100.0, "label_rate": 0.003, "batch": 1024, "epochs": 15, "average": "ema"},
-        ),
+        _plan("bce", "all", True, ("pifa", 1.0), ("sgd", 30.0, 0.001), (32, 30, "ema")),
+        _plan("softmax", "all", False, ("svd", 10.0), ("adam", 0.005, 0.0005), (64, 6, "none")),
+        _plan("softmax", "batch", True, ("pifa", 10.0), ("sgd", 100.0, 0.003), (1024, 15, "ema")),
     )
 }

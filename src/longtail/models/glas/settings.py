@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from longtail.errors import SettingError
 from longtail.models.glas.cooccurrence import MEASURES
@@ -127,8 +128,8 @@ class GlasSettings(TrainingSettings):
         choices=("sgd", "adagrad", "adam"),
     )
     batch: int | None = setting(
-        "Samples per batch. None: 32 to 128, depending on the number of samples, with binary cross-entropy over all labels,"
-        " 256 with a softmax over all labels, otherwise 1024.",
+        "Samples per batch. None: by the number of samples, 32 to 128 with binary cross-entropy over all labels, 64 to 256"
+        " with a softmax over all labels; otherwise 1024.",
         default=None,
         paper="4096",
         positive=True,
@@ -141,15 +142,15 @@ class GlasSettings(TrainingSettings):
         positive=True,
     )
     rate: float | None = setting(
-        "Learning rate of the first layer. None: 30 with binary cross-entropy over all labels, 0.01 with a softmax over all"
-        " labels, otherwise 100.",
+        "Learning rate of the first layer. None: 30 with binary cross-entropy over all labels, 0.005 with a softmax over"
+        " all labels, otherwise 100.",
         default=None,
         paper="not given",
         positive=True,
     )
     label_rate: float | None = setting(
         "Learning rate of the label vectors and of all other weights. None: 0.001 with binary cross-entropy over all labels,"
-        " otherwise 0.003.",
+        " 0.0005 with a softmax over all labels, otherwise 0.003.",
         default=None,
         paper="not given",
         positive=True,
@@ -190,12 +191,12 @@ class GlasSettings(TrainingSettings):
         negatives = self.negatives or ("batch" if self.loss == "margin" or n_seen > MAX_SOFTMAX_LABELS else "all")
         loss = self.loss or ("bce" if negatives == "all" and n_seen <= MAX_FULL_LOSS_LABELS else "softmax")
         plan = PLANS.get((loss, negatives), PLANS["softmax", "batch"])
-        if (loss, negatives) == ("bce", "all"):
-            plan = replace(plan, batch=choose_batch(n_samples, 32, 128))
+        if negatives == "all":
+            plan = replace(plan, batch=choose_batch(n_samples, plan.batch, plan.batch * 4))
         if self.word_vectors is not None:
             plan = replace(plan, init="pifa")
         values = {**vars(plan), "loss": loss, "negatives": negatives}
-        given = {name: getattr(self, name, None) for name in values}
+        given: dict[str, Any] = {name: getattr(self, name, None) for name in values}
         return GlasPlan(**{name: values[name] if given[name] in (None, "auto") else given[name] for name in values})
 
     @property

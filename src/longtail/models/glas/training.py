@@ -81,7 +81,7 @@ class GlasTraining:
         """
         n_samples, n_labels = self.Y.shape
         share = np.bincount(self.Y.indices, minlength=n_labels) / n_samples
-        if self.plan.init != "random" and self.plan.loss == "bce":
+        if self.plan.init == "pifa" and self.plan.loss == "bce":
             share = np.full_like(share, share.mean())
         else:
             share = np.maximum(share, _MIN_SAMPLES / n_samples)
