@@ -131,7 +131,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
             return fit_linear_autoencoder(X, min(self.code, *X.shape), self.seed).encoder
         if self.encoder is None:
             return None
-        from longtail.nn.autoencoder_training import train_autoencoder
+        from longtail.models.hierarchicalxc.training import train_autoencoder
 
         paper = choose_network(self.n_features, self.n_labels)
         return train_autoencoder(

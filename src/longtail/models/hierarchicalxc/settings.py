@@ -65,7 +65,7 @@ class HierarchicalXCSettings(LossSettings):
     )
     search: str = setting(
         "Search for labels: best-first (exactly the labels with the highest probability), or hard (visits every child with"
-        " probability 0.5 or more; other labels are not predicted).",
+        " a margin of at least 0, for loss=logistic a probability of 0.5; other labels are not predicted).",
         default="best-first",
         paper="hard",
         choices=_SEARCHES,

@@ -30,6 +30,7 @@ class NeuralXCPlan(TrainingPlan):
     label_init: str
     optimizer: str
     label_rate: float
+    inner_rate: float  # of layers between the first and the last
     init_norm: float = INIT_NORM
 
 
@@ -139,8 +140,9 @@ class NeuralXCSettings(TrainingSettings):
         positive=True,
     )
     label_rate: float | None = setting(
-        "Learning rate of all weights but the first layer, with optimizer=sgd or lazy-adam. None: 0.001; 0.02 for more than"
-        f" {MAX_FEW_LABELS:,} labels.",
+        "Learning rate of the label vectors, the last layer of ψₒ, with optimizer=sgd or lazy-adam; layers between the first"
+        " and the last have the same, with label_init=centroids at most 0.001. None: 0.001; 0.02 for more"
+        f" than {MAX_FEW_LABELS:,} labels.",
         default=None,
         positive=True,
     )
@@ -189,6 +191,7 @@ class NeuralXCSettings(TrainingSettings):
         label_init = self.label_init or ("centroids" if many and self.mode == "joint" else "random")
         optimizer = self.optimizer or ("lazy-adam" if label_init == "centroids" else "sgd")
         published = paper.output_activation if self.encoder == PUBLISHED else "none"
+        label_rate = self.label_rate or label_rate
         return NeuralXCPlan(
             encoder_widths=parse_widths("encoder", self.encoder or width) or paper.encoder,
             label_encoder_widths=parse_widths("label_encoder", self.label_encoder or width) or paper.label_encoder,
@@ -200,5 +203,7 @@ class NeuralXCSettings(TrainingSettings):
             batch=self.batch or batch,
             epochs=self.epochs or epochs,
             rate=self.rate or {"sgd": 30.0, "lazy-adam": 0.01, "adam": paper.rate}[optimizer],
-            label_rate=self.label_rate or label_rate,
+            label_rate=label_rate,
+            # f starts as the identity, and the centroids fit only while it is near it
+            inner_rate=min(label_rate, 0.001) if label_init == "centroids" else label_rate,
         )

@@ -143,7 +143,13 @@ class NeuralXCTraining:
             optimizers.append((RowSgd if self.plan.optimizer == "sgd" else LazyAdam)(first, lr=rate))
         if others := [table for table in tables if table is not self.net.encoder.table]:
             optimizers.append(LazyAdam(others, lr=label_rate))
-        return JointOptimizer(*optimizers, torch.optim.AdamW(dense, lr=label_rate, weight_decay=decay, fused=True))
+        last = [self.net.label_decoder.bias, self.net.label_decoder.output_layer]  # label vectors and their biases
+        groups = [
+            {"params": [p for p in dense if any(p is one for one in last)], "lr": label_rate},
+            {"params": [p for p in dense if not any(p is one for one in last)], "lr": self.plan.inner_rate},
+        ]
+        groups = [group for group in groups if group["params"]]
+        return JointOptimizer(*optimizers, torch.optim.AdamW(groups, weight_decay=decay, fused=True))
 
     @torch.no_grad()
     def validate(self, X: sp.csr_array, Y: sp.csr_array) -> float:
