@@ -17,6 +17,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.models.secseq.codes import Codebook, fit_codes, join_codes
 from longtail.models.secseq.decoder import DecoderForest, DecoderMemory
 from longtail.models.secseq.network import Seq2Seq, TextMemory, WordsEncoder, encode_for_attention
+from longtail.models.secseq.node_scores import score_nodes
 from longtail.models.secseq.search import TrieSearch, search_tries
 from longtail.models.secseq.sequences import (
     GeneratedSequences,
@@ -26,7 +27,6 @@ from longtail.models.secseq.sequences import (
     score_leaves,
     split_codes,
 )
-from longtail.models.secseq.node_scores import score_nodes
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
 from longtail.models.secseq.settings import DECODINGS, SecSeqSettings, Texts
 from longtail.models.secseq.start import start_from_centroids

@@ -37,7 +37,7 @@ def choose_code_size(
 
 def _choose_learned_size(n_labels: int, n_symbols: int | None, depth: int | None) -> tuple[int, int]:
     K, D = n_symbols or 2, depth or 1
-    while count_learned_codes(K, D) < n_labels and not n_symbols and (K < _LEARNED_SYMBOLS[0] or depth):
+    while count_learned_codes(K, D) < n_labels and not n_symbols and (_LEARNED_SYMBOLS[0] > K or depth):
         K *= 2
     while count_learned_codes(K, D) < n_labels and not depth and K > 1:
         D += 1

@@ -36,7 +36,7 @@ def start_from_centroids(net: SetNetwork, X: sp.csr_array, targets: BranchTarget
     assert isinstance(layer, torch.nn.Linear)
     centroids = average_texts(X, first, E)
     layer.weight.data[symbols] = torch.from_numpy(centroids).to(layer.weight.device)
-    logits = (X[: _SAMPLES_PER_BLOCK] @ E) @ centroids.T  # [n, nodes]
+    logits = (X[:_SAMPLES_PER_BLOCK] @ E) @ centroids.T  # [n, nodes]
     change = -np.log(np.exp(np.minimum(logits, _MAX_LOGIT)).mean(0))  # so that the mean odds stay those of the prior
     layer.bias.data[symbols] = torch.from_numpy(change.astype(np.float32)).to(layer.bias.device)
     if net.node_vectors is not None:

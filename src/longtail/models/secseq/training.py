@@ -94,9 +94,7 @@ def make_network(settings: SecSeqSettings, encoder: WordsEncoder | TextEncoder, 
     s = settings
     if s.target == "set":
         n_vectors = len(codes.trie.symbol) - int(codes.trie.level_start[2]) if s.node_vectors else 0
-        return SetNetwork(
-            encoder, codes.n_symbols, codes.depth, hidden=s.hidden, dropout=s.dropout, n_vectors=n_vectors
-        )
+        return SetNetwork(encoder, codes.n_symbols, codes.depth, hidden=s.hidden, dropout=s.dropout, n_vectors=n_vectors)
     return Seq2Seq(
         encoder,
         codes.n_symbols,
