@@ -70,7 +70,9 @@ def test_the_paper_preset_freezes_pretrained_vectors_on_small_corpora() -> None:
 def test_the_tree_depends_on_the_number_of_labels() -> None:
     few, some, many, most = (LightAttention().plan(10_000, n_labels) for n_labels in (596, 24_575, 100_000, 670_091))
     assert (few.negatives, few.levels) == ("all", 1)
-    assert (some.negatives, some.levels) == ("dynamic", 2)
+    assert (some.negatives, some.levels, some.generator) == ("dynamic", 2, "pool")
+    assert (few.word_dim, few.epochs, some.word_dim, some.epochs) == (128, 10, 300, 6)
+    assert LightAttention().plan(283_000, 24_575).epochs == 3
     assert 300 <= some.beam * np.ceil(24_575 / 2**11) <= 500  # candidates
     assert many.levels == 3 and most.levels == 4  # 8 children per node between two levels
     assert LightAttention(negatives="static").plan(10_000, 596).beam == 16  # a quarter of 64 clusters
@@ -97,7 +99,7 @@ def test_the_tree_depends_on_the_number_of_labels() -> None:
         ({"generator": "pool"}, "a label tree"),
         ({"negatives": "dynamic", "max_leaf": 2, "fanout": 4}, "three or more levels"),
         ({"schedule": "linea"}, 'schedule is "linea"'),
-        ({"word_vectors": "nowhere.txt"}, "there is no such file"),
+        ({"word_vectors": "nowhere.txt", "word_dim": None}, "there is no such file"),
         ({"device": "gpu"}, "does not find"),
     ],
 )
@@ -124,12 +126,12 @@ def test_every_variant_learns_and_predicts_the_same_after_loading(
 
 
 def test_it_learns_five_thousand_labels() -> None:
-    texts, Y = make_many_label_texts(5_000, 8_000)
-    settings = {"word_dim": 64, "hidden": 8, "fc_sizes": "16", "epochs": 1, "beam": 8, "generator": "pool", "holdout": 0}
-    model = LightAttention(**settings, threads=1).fit(texts[:7_500], Y[:7_500])
+    texts, Y = make_many_label_texts(5_000, 12_000)
+    settings = {"word_dim": 128, "hidden": 8, "fc_sizes": "16", "epochs": 1, "beam": 16, "generator": "pool", "batch": 64}
+    model = LightAttention(**settings, warm_start=False, rate=0.001, holdout=0, threads=1).fit(texts[:11_500], Y[:11_500])
     assert model.label_tree is not None
-    hits = find_hits(model.topk(texts[7_500:], 5), Y[7_500:])
-    assert Y[7_500:].sum(0).max() / 500 < 0.02 < 0.1 < hits[:, 0].mean()
+    hits = find_hits(model.topk(texts[11_500:], 5), Y[11_500:])
+    assert Y[11_500:].sum(0).max() / 500 < 0.02 < 0.2 < hits[:, 0].mean()
 
 
 @UNDERTRAINED
@@ -195,7 +197,8 @@ def test_the_same_seed_gives_the_same_model(train: Dataset, test: Dataset) -> No
 def test_training_starts_from_pretrained_vectors(train: Dataset, tmp_path: Path, freeze: bool) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text("violin 1 2 3\npiano 4 5 6\n")
-    model = LightAttention(**QUICK, word_vectors=str(path), freeze_vectors=freeze, epochs=2).fit(train.texts, train.Y)
+    settings = {**QUICK, "word_dim": None, "word_vectors": str(path), "freeze_vectors": freeze, "epochs": 2}
+    model = LightAttention(**settings).fit(train.texts, train.Y)
     vectors, vocabulary = model.state()["0.encoder0.embedding.weight"], model.vocabulary
     number = next(i for i in range(vocabulary.n_words) if vocabulary.word(i) == "piano")
     assert vectors.shape[1] == 3 and np.array_equal(vectors[number], [4, 5, 6]) == freeze

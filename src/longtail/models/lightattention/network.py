@@ -142,8 +142,8 @@ class LabelAttention(torch.nn.Module):
     """Scores nodes: each attends to the words with its own query w_j; fully connected layers are shared (eq. 2).
 
     With ``per_label_output``, each node adds its own weights and bias to those of the output layer. With ``match``, the
-    score adds the mean attention score Σ_i α_ij (h_i · w_j), times a weight that all nodes share: the softmax only says which
-    word fits best, and from a few samples a label cannot learn how well that word fits.
+    score adds the mean attention score Σ_i α_ij (h_i · w_j), times a weight that all nodes share: the softmax only says
+    which word fits best, and from a few samples a label cannot learn how well that word fits.
     """
 
     def __init__(
@@ -211,9 +211,9 @@ class LabelAttention(torch.nn.Module):
 
 
 class PoolScorer(torch.nn.Module):
-    """Scores nodes by a linear layer over the mean and the maximum of a text's encodings, as LightXML does by its text vector.
+    """Scores nodes by a linear layer over the mean and the maximum of a text's encodings.
 
-    It costs a vector per node and text instead of attention over all words: the cheap generator.
+    It needs no attention to words: the cheap generator. LightXML has a linear layer over its text vector.
     """
 
     def __init__(self, n_nodes: int, input_dim: int) -> None:

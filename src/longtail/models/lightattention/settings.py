@@ -18,6 +18,8 @@ MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every 
 N_CANDIDATES = 384  # labels scored per text where there is a tree, about
 
 _ONLY_WITH_TREE = ("max_leaf", "levels", "fanout", "beam", "generator", "warm_start")
+_WORD_DIM, _WORD_DIM_OF_TREE = 128, 300  # random vectors of fewer dimensions do not tell the words of many labels apart
+_EPOCHS, _EPOCHS_OF_TREE, _EPOCHS_OF_MANY_TEXTS, _MANY_TEXTS = 10, 6, 3, 100_000
 _LONG_TEXT_WORDS = 200  # texts are long if they have more words than this, on average
 _MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 100  # words that are read of each text
 _MAX_BEAM_SHARE = 1 / 4  # of all clusters
@@ -50,6 +52,7 @@ ATTENTION_XML: dict[tuple[int, int], CorpusDefaults] = {
 class LightAttentionPlan(TrainingPlan):
     """The settings that depend on the data, with their values filled in."""
 
+    word_dim: int
     hidden: int
     fc_sizes: tuple[int, ...]
     freeze_vectors: bool
@@ -80,7 +83,12 @@ class LightAttentionSettings(TrainingSettings):
         default=None,
         paper="true on EUR-Lex and Wiki10-31K",
     )
-    word_dim: int = setting("Dimension of word vectors that are not pretrained.", default=128, paper="300", positive=True)
+    word_dim: int | None = setting(
+        f"Dimension of word vectors that are not pretrained. None: {_WORD_DIM}, or {_WORD_DIM_OF_TREE} with a label tree.",
+        default=None,
+        paper="300",
+        positive=True,
+    )
     idf_start: bool = setting(
         "Whether random word vectors start with a length that is proportional to the IDF of the word.",
         default=True,
@@ -120,8 +128,8 @@ class LightAttentionSettings(TrainingSettings):
         paper="false",
     )
     match: bool = setting(
-        "Whether the score of a label adds how well its query matches the words that it attends to, the mean of the attention"
-        " scores, times a weight that all labels share.",
+        "Whether the score of a label adds how well its query matches the words that it attends to: the mean of its"
+        " attention scores, times a weight that all labels share.",
         default=True,
         paper="false",
     )
@@ -181,7 +189,11 @@ class LightAttentionSettings(TrainingSettings):
         "Texts per batch. None: 16 to 64, by the number of texts.", default=None, paper="40 or 200, by corpus", positive=True
     )
     epochs: int | None = setting(
-        "Maximum number of epochs. None: 10.", default=None, paper="5 to 30, by corpus", positive=True
+        f"Maximum number of epochs. None: {_EPOCHS}; with a label tree {_EPOCHS_OF_TREE}, or {_EPOCHS_OF_MANY_TEXTS} from"
+        f" {_MANY_TEXTS:,} texts on.",
+        default=None,
+        paper="5 to 30, by corpus",
+        positive=True,
     )
     rate: float = setting("Learning rate of Adam.", default=5e-3, paper="0.001", positive=True)
     schedule: str = setting(
@@ -215,8 +227,9 @@ class LightAttentionSettings(TrainingSettings):
 
     def plan(self, n_samples: int, n_labels: int) -> LightAttentionPlan:
         """Fill in what depends on the number of training texts and of labels that have one."""
-        default = nearest_row(ATTENTION_XML, n_samples, n_labels) if self.paper else _cpu_defaults(n_samples)
         n_halvings = self._count_halvings(n_labels)
+        ours = _choose_defaults(n_samples, n_halvings > 0)
+        default = nearest_row(ATTENTION_XML, n_samples, n_labels) if self.paper else ours
         n_clusters = 1 << n_halvings
         n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
         cluster_size, is_small = ceil(n_labels / n_clusters), n_clusters <= MAX_ATTENTION_CLUSTERS
@@ -227,6 +240,7 @@ class LightAttentionSettings(TrainingSettings):
             epochs=self.epochs or default.epochs,
             rate=self.rate,
             average_from=default.average_from if self.average_from is None else self.average_from,
+            word_dim=self.word_dim or (_WORD_DIM_OF_TREE if n_halvings else _WORD_DIM),
             hidden=self.hidden or default.hidden,
             fc_sizes=parse_sizes(self.fc_sizes or default.fc_sizes),
             freeze_vectors=freeze and self.word_vectors is not None,
@@ -244,10 +258,11 @@ class LightAttentionSettings(TrainingSettings):
         return max(ceil(log2(n_labels / self.max_leaf)), 0)
 
 
-def _cpu_defaults(n_samples: int) -> CorpusDefaults:
-    """Our defaults, for a CPU: smaller batches for few texts, so that an epoch has enough steps."""
+def _choose_defaults(n_samples: int, has_tree: bool) -> CorpusDefaults:
+    """Our defaults, for a CPU: small batches for few texts, so that an epoch has enough steps; fewer epochs with a tree."""
     batch = choose_batch(n_samples, 16, 64, steps=192)
-    return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=10, average_from=0, freeze_vectors=False)
+    epochs = _EPOCHS if not has_tree else _EPOCHS_OF_TREE if n_samples < _MANY_TEXTS else _EPOCHS_OF_MANY_TEXTS
+    return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=epochs, average_from=0, freeze_vectors=False)
 
 
 def choose_max_length(mean_words: float) -> int:

@@ -135,7 +135,7 @@ class TreeTrainer:
         vectors = self.data.word_vectors
         encoder = BiLstmEncoder(
             self.data.n_words,
-            self.settings.word_dim if vectors is None else vectors.shape[1],
+            self.plan.word_dim if vectors is None else vectors.shape[1],
             self.plan.hidden,
             skip_connection=self.settings.skip_connection,
             freeze_vectors=self.plan.freeze_vectors,
@@ -259,7 +259,7 @@ def init_pool_from_words(
 
 
 def average_words(encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array) -> tuple[Floats, float]:
-    """The centre of the word vectors of each node's texts, less that of all nodes, of norm 1; the mean norm of word vectors."""
+    """The centre of the words of each node's texts, less that of all nodes, of norm 1; and the mean norm of word vectors."""
     vectors = encoder.embedding.weight.detach().cpu().numpy()  # [n_words, d]
     centres = pifa(tfidf, targets, _WORDS_PER_NODE) @ vectors[1:]  # [n_nodes, d]
     centres -= centres.mean(0)

@@ -52,11 +52,11 @@ class SecSeq(SecSeqSettings, Model):
     With ``target=set``, ours, codes are paths in a 2-means tree. P(label | x) = Π P(u_d | u_<d, x), where each factor is a
     sigmoid, since the symbols of one position do not compete. Beam search over the trie of the codes finds the best labels.
 
-    The network of ``target=set`` starts from the centroids of the texts of symbols and codes, and by default each code has its
-    own vector: most of the accuracy where labels are many. With ``node_vectors=false`` the output layer does not grow with
-    the labels. The vectors of words and the code table grow with the vocabulary and the labels in any case.
+    The network of ``target=set`` starts from the centroids of the texts of symbols and codes, and by default each code has
+    its own vector: most of the accuracy where labels are many. With ``node_vectors=false`` the output layer does not grow
+    with the labels. The vectors of words and the code table grow with the vocabulary and the labels in any case.
 
-    Presets: ``best`` is the defaults, ``target=set`` over a bag of words with TF-IDF weights, three trees. ``paper`` is SeCSeq with the
+    Presets: ``best`` is the defaults: ``target=set`` over TF-IDF of words, three trees. ``paper`` is SeCSeq with the
     published network of mlc2seq (four trees, the best of five beams, K and D by our rule), except for its tokens: word
     pieces with trained vectors in place of words with frozen word2vec vectors of Wikipedia. ``mlc2seq`` is the same with
     one symbol per label.

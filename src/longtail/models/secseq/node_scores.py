@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longtail.kernels import Floats, Ints, fast_kernel
+from longtail.kernels import Floats, Ints, Longs, fast_kernel
 from longtail.nn.sparse_embedding import RowGradients, SparseEmbedding
 from longtail.search.exact import inner_product
 
 
-def score_nodes(H: Tensor, table: SparseEmbedding, rows: Ints, nodes: Ints) -> Tensor:
+def score_nodes(H: Tensor, table: SparseEmbedding, rows: Ints | Longs, nodes: Ints | Longs) -> Tensor:
     """H[rows] · table[nodes], one number per pair [n]; on the CPU without a copy of the vectors of each pair.
 
     >>> table = SparseEmbedding(3, 2, std=0)
