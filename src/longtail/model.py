@@ -145,6 +145,10 @@ class Model(Settings, ABC):
         """Settings of a quick version for trials on held-out training data; None: the method is too slow for trials."""
         return None
 
+    def tries_features(self, n_labels: int) -> bool:
+        """Whether a trial with quick versions of the method chooses settings of the features that are None."""
+        return self.quick_settings is not None
+
     def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Self:
         """Fit a quick copy with some settings changed, to compare settings in a trial."""
         copy = type(self)(**{**self.get_params(), **(self.quick_settings or {}), **settings})
