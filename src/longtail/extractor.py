@@ -101,7 +101,7 @@ class FeatureExtractor(FeatureSettings):
         if any(settings[name] is None for name in chosen):
             self.features = words = self._make(TextFeatures)
             vectors = words.fit_transform(inputs, progress)
-            if Y is not None and model is not None and model.wants_feature_trial(Y.shape[1]):
+            if Y is not None and model is not None and model.tries_features(Y.shape[1]):
                 chosen, why = choose_features(inputs, vectors, Y, words, model.fit_quick, self.seed)
                 self.decisions = (why,) if why else ()
         kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else TextFeatures

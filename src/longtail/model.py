@@ -145,8 +145,8 @@ class Model(Settings, ABC):
         """Settings of a quick version for trials on held-out training data; None: the method is too slow for trials."""
         return None
 
-    def wants_feature_trial(self, n_labels: int) -> bool:
-        """Whether features of texts are chosen by a trial with ``fit_quick``; otherwise they are single words."""
+    def tries_features(self, n_labels: int) -> bool:
+        """Whether a trial with quick versions of the method chooses settings of the features that are None."""
         return self.quick_settings is not None
 
     def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Self:

@@ -19,6 +19,7 @@ from longtail.kernels import Floats, Ints
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
+from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS
 from longtail.models.glas.settings import GlasSettings
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -78,6 +79,10 @@ class Glas(GlasSettings, Model):
         """The defaults with few dimensions and epochs, and the loss that learns fastest."""
         machine = {name: getattr(self, name) for name in ("seed", "threads", "device")}
         return {**type(self)().get_params(), **machine, **_QUICK}
+
+    def tries_features(self, n_labels: int) -> bool:
+        """With thousands of labels, where words of a single text and subwords were found to help, and training is long."""
+        return n_labels > MAX_FULL_LOSS_LABELS
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.glas.training import fit_glas

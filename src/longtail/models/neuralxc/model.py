@@ -72,7 +72,7 @@ class NeuralXC(NeuralXCSettings, Model):
         """The sigmoid of the last layer of ψₒ."""
         return "probability"
 
-    def wants_feature_trial(self, n_labels: int) -> bool:
+    def tries_features(self, n_labels: int) -> bool:
         """With many labels, where training starts from centroids, which the trial compares; otherwise single words."""
         return n_labels > MAX_FEW_LABELS
 
