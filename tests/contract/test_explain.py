@@ -99,7 +99,17 @@ VARIANTS = [
     ("hierarchicalxc", {"preset": "paper", "search": "best-first", "encoder": "8-6"}),
     ("glas", {"loss": "softmax", "second_layer": True}),
     ("glas", {"relu": False, "code": 6}),
-    ("neuralxc", {"encoder": "16-8", "label_encoder": "8-6", "regressor": "7", "latent_activation": "tanh"}),
+    (
+        "neuralxc",
+        {
+            "encoder": "16-8",
+            "label_encoder": "8-6",
+            "regressor": "7",
+            "latent_activation": "tanh",
+            "label_rate": 0.01,
+            "holdout": 0.0,
+        },
+    ),
 ]
 
 
