@@ -81,7 +81,7 @@ class Glas(GlasSettings, Model):
         return {**type(self)().get_params(), **machine, **_QUICK}
 
     def tries_features(self, n_labels: int) -> bool:
-        """With thousands of labels, where words of a single text and subwords were found to help, and training is long."""
+        """With thousands of labels, where words of a single text and subwords helped on one corpus, and training is long."""
         return n_labels > MAX_FULL_LOSS_LABELS
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
