@@ -16,10 +16,11 @@ from longtail.errors import SettingError
 from longtail.features.mlp import Mlp
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Floats, Ints
+from longtail.labelspace.centroids import Centroids
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
-from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS
+from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS, PLANS
 from longtail.models.glas.settings import GlasSettings
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -27,7 +28,6 @@ from longtail.state import State
 from longtail.topk import TopK
 
 _MIN_NORM = 1e-12
-_QUICK = {"loss": "softmax", "negatives": "all", "dim": 64, "epochs": 3, "holdout": 0.0}  # for trials of features
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
 
@@ -74,15 +74,13 @@ class Glas(GlasSettings, Model):
         n_samples, n_seen = (self.n_samples, self.n_seen) if hasattr(self, "label_counts") else (1, 1)
         return "probability" if self.plan(n_samples, n_seen).loss == "bce" else "margin"
 
-    @property
-    def quick_settings(self) -> dict[str, Any]:
-        """The defaults with few dimensions and epochs, and the loss that learns fastest."""
-        machine = {name: getattr(self, name) for name in ("seed", "threads", "device")}
-        return {**type(self)().get_params(), **machine, **_QUICK}
-
     def tries_features(self, n_labels: int) -> bool:
-        """With thousands of labels, where words of a single text and subwords helped on one corpus, and training is long."""
+        """With many labels, where training starts from centroids, which the trial compares; otherwise single words."""
         return n_labels > MAX_FULL_LOSS_LABELS
+
+    def fit_quick(self, X: sp.csr_array, Y: sp.csr_array, **settings: Any) -> Centroids:  # type: ignore[override]
+        """Classify by centroids, to compare features in a trial."""
+        return Centroids(X, Y, PLANS["softmax", "all"].init_norm)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.glas.training import fit_glas

@@ -15,8 +15,8 @@ from longtail.data.holdout import split_holdout
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.kernels import Floats, Ints
+from longtail.labelspace.centroids import Centroids
 from longtail.model import Model, Valid
-from longtail.models.neuralxc.centroids import Centroids
 from longtail.models.neuralxc.settings import INIT_NORM, MAX_FEW_LABELS, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress

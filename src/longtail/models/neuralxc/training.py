@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
+from longtail.labelspace.centroids import compute_log_odds
 from longtail.model import Valid
-from longtail.models.neuralxc.centroids import compute_log_odds
 from longtail.models.neuralxc.network import NeuralXCNetwork, NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.devices import find_device, torch_threads

@@ -1,4 +1,4 @@
-"""Labels by the centroids of their samples: where the training of NeuralXC starts with many labels, without its codes.
+"""Labels by the centroids of their samples: where the training of some networks starts with many labels.
 
 It needs no training, so it compares features in a trial.
 """
