@@ -167,9 +167,9 @@ def test_invalid_settings_raise(vectors: Dataset, monkeypatch: pytest.MonkeyPatc
         ({"fanout": 1}, "fanout is 1"),
         ({"encoder": "a"}, "Give layer widths such as"),
         ({"encoder": "8", "code": 8}, "encoder and code are both set"),
-        ({"encoder_epochs": 3}, "encoder_epochs is set, but no encoder"),
-        ({"linkage": "balanced", "distance": "iou"}, "distance has no effect with linkage=balanced"),
-        ({"linkage": "balanced", "ties": "order"}, "ties has no effect with linkage=balanced"),
+        ({"encoder_epochs": 3}, "encoder_epochs is 3, which has no effect here. It needs an encoder"),
+        ({"linkage": "balanced", "distance": "iou"}, "distance is iou, which has no effect here. It needs linkage=complete"),
+        ({"linkage": "balanced", "ties": "order"}, "ties is order, which has no effect here"),
         ({"prune": -0.1}, "prune is -0.1"),
     ):
         with pytest.raises(SettingError, match=found):

@@ -322,10 +322,10 @@ def test_rejects_settings_that_cannot_work(toy: Data) -> None:
         ({"keep_prob": 1.5}, "positive number at most 1"),
         ({"holdout": 0.9}, "at most 0.5"),
         ({"epochs": 2.5}, "positive integer"),
-        ({"mode": "staged", "alpha": 0.1}, "alpha has no effect with mode=staged"),
-        ({"mode": "staged", "gamma": 0.1}, "gamma has no effect with mode=staged"),
+        ({"mode": "staged", "alpha": 0.1}, "alpha is 0.1, which has no effect here. It needs mode=joint"),
+        ({"mode": "staged", "gamma": 0.1}, "gamma is 0.1, which has no effect here"),
         ({"mode": "staged", "label_init": "centroids"}, "cannot be combined with mode=staged"),
-        ({"optimizer": "adam", "label_rate": 0.1}, "label_rate has no effect with optimizer=adam"),
+        ({"optimizer": "adam", "label_rate": 0.1}, "label_rate is 0.1, which has no effect here. It needs optimizer=sgd"),
         ({"rate": float("nan")}, "positive number"),
     ]
     for settings, message in wrong:

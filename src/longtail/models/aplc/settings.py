@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS
 from longtail.models.aplc.plan import BAG_ENCODERS, HEAD_SHARE, PAPER_PLANS, AplcPlan, choose_plan, divide_evenly
@@ -27,7 +28,7 @@ class AplcSettings(TrainingSettings):
         default=False,
     )
     width: int | None = setting(
-        "Dimension of an encoder from scratch: even, and above 64 a multiple of 64. None: 512 for bag, 256 for others.",
+        "Dimension of an encoder from scratch, an even number. None: 512 for bag, 256 for others.",
         default=None,
         paper="768",
         positive=True,
@@ -194,34 +195,26 @@ class AplcSettings(TrainingSettings):
             raise SettingError(found, hint="Leave n_clusters out")
 
     def _refuse_without_effect(self) -> None:
-        """Refuse settings that change nothing together with the others, with the reason."""
+        """Refuse settings that change nothing together with the others."""
         scratch, bag = self.encoder in SCRATCH_ENCODERS, self.encoder in BAG_ENCODERS
-        only_transformers = "only pretrained transformers have it" if scratch or bag else ""
-        not_trained = "trained_layers=0 leaves the encoder as it is" if self.trained_layers == 0 else ""
-        n_clusters = len(self._parse_proportions() or ()) or self.n_clusters
-        no_tails = "with one cluster there are no tails" if n_clusters == 1 else ""
-        without_effect = {  # by setting: why it changes nothing; "" if it does
-            "width": "" if scratch else "a pretrained encoder has a fixed dimension",
-            "layers": "a bag has none" if bag else "" if scratch else "a pretrained encoder has a fixed number of layers",
-            "n_pieces": "" if scratch else "a pretrained encoder has its tokens",
-            "token_weights": "" if bag else "only bags weigh tokens",
-            "encoder_dropout": only_transformers or not_trained,
-            "trained_layers": only_transformers if self.trained_layers else "",
-            "unfreeze": not_trained,
-            "head_epochs": not_trained,
-            "rate": not_trained,
-            "max_parameters": "" if self.partition == "cheapest" else "it limits partition=cheapest",
-            "proportions": "partition=cheapest chooses them" if self.partition == "cheapest" else "",
-            "q": no_tails,
-            "cluster_negatives": no_tails,
-            "init_scale": "" if self._choose_init() == "pifa" else "label vectors start at random",
-            "warm_up": "" if self.schedule in WARM_SCHEDULES else f"the schedule {self.schedule} has none to set",
-        }
-        defaults = {each.name: each.default for each in fields(self)}
-        for name, reason in without_effect.items():
-            value = getattr(self, name)
-            if reason and value != defaults[name]:
-                raise SettingError(f"{name}={value} has no effect: {reason}", hint=f"Leave {name} out")
+        is_transformer, is_trained = not scratch and not bag, self.trained_layers != 0
+        has_tails = (len(self._parse_proportions() or ()) or self.n_clusters) != 1
+        tuned = "a pretrained transformer that is trained"
+        of_trained_layers = ("trained_layers",) if self.trained_layers else ()  # 0 applies to all pretrained encoders
+        conditions = [
+            Condition(scratch, "an encoder from scratch; the size of others is fixed", ("width", "n_pieces")),
+            Condition(scratch and not bag, "an encoder from scratch that has layers", ("layers",)),
+            Condition(bag, "a bag of tokens", ("token_weights",)),
+            Condition(is_transformer and is_trained, tuned, ("encoder_dropout",)),
+            Condition(is_transformer, tuned, of_trained_layers),
+            Condition(is_trained, "an encoder that is trained, not trained_layers=0", ("unfreeze", "head_epochs", "rate")),
+            Condition(self.partition == "cheapest", "partition=cheapest, which it limits", ("max_parameters",)),
+            Condition(self.partition == "share", "partition=share; cheapest chooses them", ("proportions",)),
+            Condition(has_tails, "two or more clusters", ("q", "cluster_negatives")),
+            Condition(self._choose_init() == "pifa", "label vectors that start at centroids, init=pifa", ("init_scale",)),
+            Condition(self.schedule in WARM_SCHEDULES, f"schedule={' or '.join(WARM_SCHEDULES)}", ("warm_up",)),
+        ]
+        refuse_unused(self, conditions)
 
     def _parse_proportions(self) -> tuple[float, ...] | None:
         """The shares of head and tails."""

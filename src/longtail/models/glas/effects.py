@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from longtail.errors import SettingError
+from longtail.conditions import Condition, refuse_unused
 from longtail.models.glas.plan import GlasPlan
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ def refuse_settings_without_effect(settings: GlasSettings, plans: Sequence[GlasP
 
     0 and false are never refused: they say that something is off, which is then true.
     """
-    for name, (condition, has_effect) in _CONDITIONS.items():
-        if getattr(settings, name) and not any(has_effect(settings, plan) for plan in plans):
-            of_plan = (
-                f", and these labels get loss={plans[0].loss}, negatives={plans[0].negatives}" if len(plans) == 1 else ""
-            )
-            raise SettingError(
-                f"{name} is set, but has an effect only with {condition}{of_plan}",
-                hint=f"Leave {name} out, or set the other as well",
-            )
+    got = f"; these labels get loss={plans[0].loss}, negatives={plans[0].negatives}" if len(plans) == 1 else ""
+    conditions = [
+        Condition(any(has_effect(settings, plan) for plan in plans), needs + got, (name,))
+        for name, (needs, has_effect) in _CONDITIONS.items()
+        if getattr(settings, name)
+    ]
+    refuse_unused(settings, conditions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil, log2
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.linear.settings import LossSettings
 from longtail.models.hierarchicalxc.clustering import DISTANCES, LINKAGES, TIES
@@ -78,13 +79,12 @@ class HierarchicalXCSettings(LossSettings):
             parse_widths("encoder", self.encoder)
             if self.code is not None:
                 raise SettingError("encoder and code are both set", hint="Leave one of the two autoencoders out")
-        elif self.encoder_epochs is not None:
-            raise SettingError("encoder_epochs is set, but no encoder", hint=f"Set encoder={PUBLISHED}, or leave it out")
-        if self.linkage == "balanced":
-            for name in ("distance", "ties"):
-                if getattr(self, name) is not None:
-                    found = f"{name} has no effect with linkage=balanced, which uses no distances"
-                    raise SettingError(found, hint=f"Leave {name} out, or set linkage=complete or average")
+        by_distance = "linkage=complete or average; linkage=balanced uses no distances"
+        conditions = [
+            Condition(self.encoder is not None, f"an encoder, such as encoder={PUBLISHED}", ("encoder_epochs",)),
+            Condition(self.linkage != "balanced", by_distance, ("distance", "ties")),
+        ]
+        refuse_unused(self, conditions)
 
     def choose_linkage(self, n_labels: int) -> str:
         """The linkage; if it is None, the number of labels with samples decides.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.mlp import ACTIVATIONS
 from longtail.nn.published_autoencoders import PUBLISHED, Widths, choose_network, parse_widths
@@ -163,17 +164,16 @@ class NeuralXCSettings(TrainingSettings):
         for name in ("encoder", "label_encoder", "regressor"):
             if getattr(self, name) is not None:
                 parse_widths(name, getattr(self, name))
-        if self.mode == "staged":
-            for name in ("alpha", "beta", "gamma"):
-                if getattr(self, name) is not None:
-                    found = f"{name} has no effect with mode=staged, where each loss is minimised alone"
-                    raise SettingError(found, hint=f"Leave {name} out, or set mode=joint")
-            if self.label_init == "centroids":
-                found = "label_init=centroids cannot be combined with mode=staged: the codes of labels are trained first"
-                raise SettingError(found, hint="Leave label_init out, or set mode=joint")
-        if self.optimizer == "adam" and self.label_rate is not None:
-            found = "label_rate has no effect with optimizer=adam, where all weights have the same rate"
-            raise SettingError(found, hint="Set rate instead, or optimizer=sgd or lazy-adam")
+        if self.mode == "staged" and self.label_init == "centroids":
+            found = "label_init=centroids cannot be combined with mode=staged: the codes of labels are trained first"
+            raise SettingError(found, hint="Leave label_init out, or set mode=joint")
+        joint = "mode=joint, as staged training minimises each loss alone"
+        sparse = "optimizer=sgd or lazy-adam; with adam, all weights have the same rate"
+        conditions = [
+            Condition(self.mode == "joint", joint, ("alpha", "beta", "gamma")),
+            Condition(self.optimizer != "adam", sparse, ("label_rate",)),
+        ]
+        refuse_unused(self, conditions)
 
     @property
     def weights(self) -> tuple[float, float, float]:
