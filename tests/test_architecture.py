@@ -28,6 +28,7 @@ LAYERS = [
         "registry",
         "limits",
         "settings",
+        "conditions",
         "__init__",
     ],
     ["data"],

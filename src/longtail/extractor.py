@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -12,7 +13,7 @@ from longtail.errors import SettingError
 from longtail.features.analyser import Analyser
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
-from longtail.features.normaliser import Normaliser
+from longtail.features.normaliser import Normaliser, VectorSettings
 from longtail.features.pretrained import check_encoder
 from longtail.features.text import AUTO, TextFeatures, fill_plain_words
 from longtail.kernels import Floats
@@ -31,7 +32,7 @@ MACHINE_SETTINGS = ("threads", "device", "log", "checkpoint", "cache")  # they d
 
 
 @settings
-class FeatureSettings(HybridSettings):
+class FeatureSettings(HybridSettings, VectorSettings):
     """Settings of the features of all methods that read feature vectors."""
 
     code: int | None = setting(
@@ -49,6 +50,7 @@ class FeatureSettings(HybridSettings):
 
 
 TEXT_SETTINGS = tuple(name for name in HybridSettings.param_names() if name not in MACHINE_SETTINGS)  # unused for vectors
+VECTOR_SETTINGS = tuple(VectorSettings.param_names())  # unused for texts
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Encoded:
 
 
 class FeatureExtractor(FeatureSettings):
-    """Texts -> TF-IDF, optionally with vectors of a pretrained encoder; feature vectors -> the same with length 1.
+    """Texts -> TF-IDF, optionally with vectors of a pretrained encoder; feature vectors -> the same, with length 1.
 
     With ``code``, a linear autoencoder then reduces the features to that dimension.
 
@@ -99,7 +101,7 @@ class FeatureExtractor(FeatureSettings):
         if any(settings[name] is None for name in chosen):
             self.features = words = self._make(TextFeatures)
             vectors = words.fit_transform(inputs, progress)
-            if Y is not None and model is not None and model.quick_settings is not None:
+            if Y is not None and model is not None and model.tries_features(Y.shape[1]):
                 chosen, why = choose_features(inputs, vectors, Y, words, model.fit_quick, self.seed)
                 self.decisions = (why,) if why else ()
         kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else TextFeatures
@@ -108,6 +110,11 @@ class FeatureExtractor(FeatureSettings):
             vectors = self.features.fit_transform(inputs, progress)
         self.autoencoder = None if self.code is None else fit_linear_autoencoder(vectors, self.code, self.seed)
         return self._compress(vectors)
+
+    @property
+    def get_term(self) -> Callable[[int], str] | None:
+        """The function that returns the term of a feature; None if features are not terms."""
+        return self.features.get_term if isinstance(self.features, TextFeatures) and self.autoencoder is None else None
 
     def transform(self, inputs: Any) -> Encoded:
         """Compute the features of inputs of the same kind."""

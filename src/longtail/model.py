@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -54,6 +55,7 @@ class Model(Settings, ABC):
     n_features: int  # columns of X; 0 if the method does not read feature vectors
     label_counts: Ints  # [n_labels] training samples per label
     labels: Labels | None = None  # names, texts and parents of the labels; set before ``fit`` if they are known
+    get_term: Callable[[int], str] | None = None  # the word or n-gram of a feature; set before ``fit`` if X comes from texts
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
     def __init_subclass__(cls) -> None:
@@ -142,6 +144,10 @@ class Model(Settings, ABC):
     def quick_settings(self) -> dict[str, Any] | None:
         """Settings of a quick version for trials on held-out training data; None: the method is too slow for trials."""
         return None
+
+    def tries_features(self, n_labels: int) -> bool:
+        """Whether a trial with quick versions of the method chooses settings of the features that are None."""
+        return self.quick_settings is not None
 
     def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Self:
         """Fit a quick copy with some settings changed, to compare settings in a trial."""

@@ -11,7 +11,15 @@ import scipy.sparse as sp
 
 from longtail.data.labels import Labels
 from longtail.errors import DataError, SettingError
-from longtail.extractor import MACHINE_SETTINGS, TEXT_SETTINGS, Encoded, FeatureExtractor, FeatureSettings, saved_settings
+from longtail.extractor import (
+    MACHINE_SETTINGS,
+    TEXT_SETTINGS,
+    VECTOR_SETTINGS,
+    Encoded,
+    FeatureExtractor,
+    FeatureSettings,
+    saved_settings,
+)
 from longtail.kernels import Floats
 from longtail.model import PartWeights, Valid, count_samples
 from longtail.progress import SILENT, Progress
@@ -100,6 +108,7 @@ class Pipeline:
     ) -> Self:
         """Fit the model to what ``fit_features`` returned; validation inputs are encoded, too."""
         self.model.labels = labels
+        self.model.get_term = self.extractor.get_term if self.extractor else None
         self.model.fit(X, Y, valid, progress=progress)
         for decision in self.model.decisions:
             progress.say(decision)
@@ -171,15 +180,16 @@ class Pipeline:
 
     def _check_kind(self, inputs: Any, source: str) -> None:
         """Check that the method, and the settings that were asked for, fit the kind of inputs."""
+        kind, other, unused = "feature vectors", "texts", TEXT_SETTINGS
         if not sp.issparse(inputs):
-            return
-        if self.model.input == "texts":
+            kind, other, unused = other, kind, VECTOR_SETTINGS
+        elif self.model.input == "texts":
             found = f"{self.spec.method} reads texts, the data are feature vectors"
             raise DataError(found, where=source, hint="Choose another method, or pass the texts")
         for name in self.spec.settings:
-            if self.extractor is not None and name in TEXT_SETTINGS and name not in self.model.param_names():
+            if self.extractor is not None and name in unused and name not in self.model.param_names():
                 raise SettingError(
-                    f'the setting "{name}" is for texts', hint="Leave it out: the data are feature vectors", where=source
+                    f'the setting "{name}" is for {other}', hint=f"Leave it out: the data are {kind}", where=source
                 )
 
 

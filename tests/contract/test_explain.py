@@ -95,10 +95,21 @@ VARIANTS = [
     ("ovr", {"loss": "logistic", "code": 6}),
     ("plt", {"loss": "logistic"}),
     ("plt", {"preset": "parabel", "max_leaf": 2, "code": 6}),
-    ("hierarchicalxc", {"preset": "paper", "search": "best-first", "code": 6}),
+    ("hierarchicalxc", {"code": 6, "loss": "logistic"}),
+    ("hierarchicalxc", {"preset": "paper", "search": "best-first", "encoder": "8-6"}),
     ("glas", {"loss": "softmax", "second_layer": True}),
     ("glas", {"relu": False, "code": 6}),
-    ("neuralxc", {"encoder": "16-8", "label_encoder": "8-6", "regressor": "7", "latent_activation": "tanh"}),
+    (
+        "neuralxc",
+        {
+            "encoder": "16-8",
+            "label_encoder": "8-6",
+            "regressor": "7",
+            "latent_activation": "tanh",
+            "label_rate": 0.01,
+            "holdout": 0.0,
+        },
+    ),
 ]
 
 

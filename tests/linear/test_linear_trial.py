@@ -93,11 +93,11 @@ def test_pairs_of_words_are_used_where_they_tell_the_labels_apart() -> None:
         texts.append(f"{first} {second}")
         labels.append([f"{first} before {second}"])
     pairs = Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, labels))
-    assert pairs.pipeline.decisions[0].startswith("min_df=2, ngrams=2")
+    assert pairs.pipeline.decisions[0].startswith("min_df=2, subwords=0, ngrams=2")
     assert pairs.pipeline.extractor is not None and pairs.pipeline.extractor.features.n_features > 8
     by_words = [[sorted(text.split())[0]] for text in texts]
     alone = Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, by_words))
-    assert alone.pipeline.decisions[0].startswith("min_df=2, ngrams=1")
+    assert alone.pipeline.decisions[0].startswith("min_df=2, subwords=0, ngrams=1")
 
 
 def test_settings_that_are_given_are_not_chosen() -> None:
@@ -105,10 +105,19 @@ def test_settings_that_are_given_are_not_chosen() -> None:
     tagger = Tagger("ovr", C=1.0, ngrams=1, min_df=3, subwords=0.0, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
     assert tagger.pipeline.decisions == () and isinstance(tagger.features, TextFeatures)
     assert tagger.features.get_params()["min_df"] == 3
-    open_subwords = Tagger("ovr", C=1.0, ngrams=1, min_df=2, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
-    assert open_subwords.pipeline.decisions == ()  # the texts have no rare words, so subwords are not tried
     some = Tagger("ovr", C=1.0, min_df=3, threads=1).fit(texts, [[f"{i % 7}"] for i in range(300)])
     assert "min_df" not in some.pipeline.decisions[0] and some.features.get_params()["min_df"] == 3  # type: ignore[union-attr]
+
+
+def test_subwords_are_used_where_they_are_clearly_better() -> None:
+    random = np.random.default_rng(0)
+    topics, labels = ["kirjasto", "metsästys", "rautatie"], [i % 3 for i in range(400)]
+    texts = [topics[label] + "".join(random.choice(list("aeinst"), 4)) for label in labels]  # each word form is new
+    tagger = Tagger("ovr", C=1.0, threads=1).fit(texts, [[topics[label]] for label in labels])
+    assert "subwords=3" in tagger.pipeline.decisions[0].split(":")[0]
+    texts = [topics[label] for label in labels]
+    tagger = Tagger("ovr", C=1.0, threads=1).fit(texts, [[topics[label]] for label in labels])
+    assert "subwords=0" in tagger.pipeline.decisions[0].split(":")[0]
 
 
 def test_long_texts_get_words_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,12 @@ from longtail.nn import loop
 from longtail.nn.encoder_factory import make_encoder
 from longtail.nn.validation import mean_precision
 
-QUICK: dict[str, Any] = {"width": 16, "layers": 1, "hidden": 16, "threads": 1, "n_pieces": 200}
+QUICK: dict[str, Any] = {"width": 16, "hidden": 16, "threads": 1, "n_pieces": 200}
+
+
+def quick(encoder: str) -> dict[str, Any]:
+    """Settings of a small encoder."""
+    return {**QUICK, "encoder": encoder, **({} if encoder == "bag" else {"layers": 1})}
 
 
 def partition_sizes(counts: Any, n_samples: int, **changes: Any) -> list[int]:
@@ -33,7 +38,7 @@ def partition_sizes(counts: Any, n_samples: int, **changes: Any) -> list[int]:
 
 
 def make_network(encoder: str, **changes: Any) -> tuple[AplcNetwork, AplcSettings, AplcPlan]:
-    settings = AplcSettings(**{**QUICK, "encoder": encoder, "layers": 2, **changes})
+    settings = AplcSettings(**{**quick(encoder), **({} if encoder == "bag" else {"layers": 2}), **changes})
     plan = settings.plan(100, 4)
     partition = partition_labels(np.array([9, 5, 3, 1], np.int32), 18, settings, plan)
     return AplcNetwork(make_encoder(encoder, 50, width=16, layers=2), partition, settings, plan), settings, plan
@@ -47,8 +52,9 @@ def test_the_paper_preset_has_the_settings_of_the_nearest_corpus() -> None:
     for (n_samples, n_labels), expected in PAPER_PLANS.items():
         assert model.plan(n_samples, n_labels) == expected
     plan = model.plan(15_539, 3_993)  # EURLex-4k in its other version
-    assert (model.encoder, plan.hidden, plan.n_clusters, model.q, plan.max_length) == ("xlnet-base-cased", 768, 2, 2, 512)
+    assert (model.encoder, plan.hidden, plan.proportions, plan.max_length) == ("xlnet-base-cased", 768, (0.5, 0.5), 512)
     assert (plan.rate, plan.hidden_rate, plan.head_rate, plan.batch, plan.epochs) == (5e-5, 1e-4, 2e-3, 12, 8)
+    assert (model.q, plan.dropout, plan.init, model.warm_up, model.holdout) == (2, 0.1, "random", None, 0)
     assert (model.schedule, model.clip, model.average) == ("linear", 1.0, "none")
     assert model.set_params(batch=3).plan(15_539, 3_993).batch == 3  # a given value is used
 
@@ -77,10 +83,13 @@ def test_a_bag_reads_a_long_text_to_its_end() -> None:
     assert np.array_equal(restored.topk(texts[:2], 2).scores, model.topk(texts[:2], 2).scores)
 
 
-def test_clusters_are_of_equal_size_unless_the_head_has_a_share() -> None:
+def test_the_proportions_of_head_and_tails_can_be_given() -> None:
     counts = np.arange(100, 0, -1, dtype=np.int32)
-    assert partition_sizes(counts, 1000, n_clusters=4, head_share=None) == [25] * 4
-    assert partition_sizes(counts, 1000, n_clusters=3, head_share=0.7) == [70, 15, 15]
+    assert partition_sizes(counts, 1000, proportions="0.7,0.2,0.1") == [70, 20, 10]
+    assert partition_sizes(counts, 1000, proportions="0.1, 0.9", n_clusters=2) == [10, 90]
+    assert partition_sizes(counts, 1000) == [80, 20]
+    assert partition_sizes(counts, 1000, n_clusters=3) == [80, 10, 10]
+    assert partition_sizes(counts, 1000, n_clusters=4, paper=True) == [25] * 4
     assert partition_sizes(counts, 1000, n_clusters=1) == [100]
 
 
@@ -100,15 +109,18 @@ def test_labels_can_be_partitioned_where_a_step_costs_least() -> None:
         ({"batch": 0}, "batch is 0"),
         ({"epochs": 1.5}, "epochs is 1.5"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"head_share": 1.5}, "head_share is 1.5"),
+        ({"proportions": "0.7,0.2"}, 'proportions is "0.7,0.2"'),
+        ({"proportions": "0.7;0.3"}, "add up to 1"),
+        ({"proportions": "1.5,-0.5"}, "positive numbers"),
+        ({"proportions": "0.7,0.3", "n_clusters": 3}, "n_clusters is 3, but proportions has 2 numbers"),
+        ({"init": "pifa", "bias": False}, "init=pifa needs biases"),
+        ({"warm_up": 1.0}, "warm_up is 1.0"),
         ({"holdout": 0.9}, "holdout is 0.9"),
         ({"accumulate": 0}, "accumulate is 0"),
         ({"max_length": 0}, "max_length is 0"),
         ({"q": 0.5}, "q is 0.5"),
         ({"schedule": "linea"}, 'Did you mean "linear"'),
-        ({"trained_layers": 0, "unfreeze": True}, "cannot be combined with unfreeze"),
-        ({"trained_layers": 0, "head_epochs": 3}, "cannot be combined with head_epochs"),
-        ({"encoder": "no-model/of-that-name"}, "hf download"),
+        ({"encoder": "no-model/of-that-name", "width": None, "n_pieces": None}, "hf download"),
         ({"width": 7}, "even width"),
         ({"device": "gpu"}, "does not find"),
     ],
@@ -116,6 +128,40 @@ def test_labels_can_be_partitioned_where_a_step_costs_least() -> None:
 def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found: str) -> None:
     with pytest.raises(SettingError, match=found):
         Aplc(**{**QUICK, **changes}).fit(train.texts, train.Y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"encoder": "minilm", "width": 16}, "width is 16, which has no effect here. It needs an encoder from scratch"),
+        ({"encoder": "minilm", "layers": 3}, "layers is 3, which has no effect here. It needs an encoder from scratch"),
+        ({"layers": 3}, "layers is 3"),
+        ({"encoder": "wordllama", "layers": 3}, "layers is 3"),
+        ({"encoder": "minilm", "n_pieces": 99}, "n_pieces is 99"),
+        ({"encoder": "gru", "token_weights": "mean"}, "token_weights is mean, which has no effect here. It needs a bag"),
+        ({"encoder_dropout": 0.1}, "encoder_dropout is 0.1, which has no effect here. It needs a pretrained transformer"),
+        ({"encoder": "xlnet", "encoder_dropout": 0.1}, "encoder_dropout is 0.1"),
+        ({"encoder": "wordllama", "trained_layers": 2}, "trained_layers is 2"),
+        ({"trained_layers": 0, "unfreeze": True}, "unfreeze is true, which has no effect here"),
+        ({"trained_layers": 0, "head_epochs": 3}, "head_epochs is 3.*not trained_layers=0"),
+        ({"trained_layers": 0, "rate": 0.1}, "rate is 0.1"),
+        ({"max_parameters": 99}, "max_parameters is 99.*partition=cheapest"),
+        ({"partition": "cheapest", "proportions": "0.5,0.5"}, "cheapest chooses them"),
+        ({"n_clusters": 1, "q": 3.0}, "q is 3.0.*two or more clusters"),
+        ({"proportions": "1", "cluster_negatives": False}, "cluster_negatives is false"),
+        ({"init": "random", "init_scale": 2.0}, "init_scale is 2.0.*init=pifa"),
+        ({"encoder": "gru", "init_scale": 2.0}, "init_scale is 2.0"),
+        ({"schedule": "slanted", "warm_up": 0.2}, "warm_up is 0.2"),
+    ],
+)
+def test_settings_without_effect_are_refused(changes: dict[str, Any], found: str) -> None:
+    with pytest.raises(SettingError, match=found):
+        AplcSettings(**changes).check()
+
+
+@pytest.mark.parametrize("preset", Aplc.presets)
+def test_no_preset_has_a_setting_without_effect(preset: str) -> None:
+    Aplc(**Aplc.preset(preset)).check()
 
 
 # Training
@@ -145,7 +191,8 @@ def test_layers_are_unfrozen_from_the_last_to_the_token_vectors() -> None:
 
 @pytest.mark.parametrize("encoder", SCRATCH_ENCODERS)
 def test_every_encoder_can_be_trained_saved_and_loaded(encoder: str, train: Dataset, test: Dataset, tmp_path: Path) -> None:
-    tagger = Tagger("aplc", encoder=encoder, **QUICK, epochs=10, rate=0.01, head_rate=0.01, hidden_rate=0.01, batch=16)
+    rates = {"rate": 0.01, "head_rate": 0.01, "hidden_rate": 0.01}
+    tagger = Tagger("aplc", **quick(encoder), **rates, normalise="sample", clip=1.0, epochs=10, batch=16)
     tagger.fit(train)
     assert tagger.evaluate(test).values["P@1"] > 80  # the most frequent label has 40
     tagger.save(tmp_path / "model")
@@ -156,7 +203,7 @@ def test_every_encoder_can_be_trained_saved_and_loaded(encoder: str, train: Data
 
 @pytest.mark.parametrize("encoder", ["bag", "transformer"])
 def test_a_frozen_encoder_does_not_change(encoder: str, train: Dataset) -> None:
-    models = [Aplc(encoder=encoder, trained_layers=0, epochs=n, **QUICK).fit(train.texts, train.Y) for n in (1, 3)]
+    models = [Aplc(**quick(encoder), trained_layers=0, epochs=n).fit(train.texts, train.Y) for n in (1, 3)]
     one, other = (model.state() for model in models)
     same = {name for name in one if np.array_equal(one[name], other[name])}
     of_encoder = {name for name in one if name.startswith(("encoder.", "bag."))}
@@ -164,7 +211,7 @@ def test_a_frozen_encoder_does_not_change(encoder: str, train: Dataset) -> None:
 
 
 def test_the_head_can_be_trained_first(train: Dataset) -> None:
-    setting = {"encoder": "transformer", "epochs": 1, "head_rate": 0.01, "hidden_rate": 0.01, "average": "none", **QUICK}
+    setting = {**quick("transformer"), "epochs": 1, "head_rate": 0.01, "hidden_rate": 0.01, "average": "none"}
     at_once, later = (Aplc(head_epochs=n, **setting).fit(train.texts, train.Y) for n in (0, 10))
     assert len(later.history) == 1  # only the epochs that train everything
     assert later.history[0]["loss"] < 0.7 * at_once.history[0]["loss"]

@@ -77,10 +77,12 @@ def reference_loss(head: AplcHead, H: Tensor, Y: sp.csr_array, cluster_negatives
         n_terms.append(n)
     if normalise == "global":
         return torch.stack(sums).sum() / sum(n_terms)
+    if normalise == "batch":
+        return torch.stack(sums).mean()
     return torch.stack([total / n for total, n in zip(sums, n_terms, strict=True)]).mean()
 
 
-@pytest.mark.parametrize("normalise", ["sample", "global"])
+@pytest.mark.parametrize("normalise", ["batch", "sample", "global"])
 @pytest.mark.parametrize("cluster_negatives", [True, False])
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 10))
@@ -114,6 +116,8 @@ def test_a_loss_by_hand() -> None:
     second = 3 * two + 2 * two  # head, both clusters
     H = torch.ones(2, D)
     assert head.loss(H, list_positives(Y)).item() == pytest.approx((first + second) / (7 + 5))
+    head.normalise = "batch"
+    assert head.loss(H, list_positives(Y)).item() == pytest.approx((first + second) / 2)
     head.normalise = "sample"
     assert head.loss(H, list_positives(Y)).item() == pytest.approx((first / 7 + second / 5) / 2)
     head.cluster_negatives = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import log
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import SettingError
-from longtail.models.glas.cooccurrence import MEANS, compute_cooccurrence, take_submatrix
+from longtail.models.glas.cooccurrence import MEASURES, compute_cooccurrence, take_submatrix
 
 Y = sp.csr_array(
     np.array(
@@ -57,15 +59,15 @@ def test_matches_counting(seed: int) -> None:
     assert np.allclose(compute_cooccurrence(random_sets(seed), "geometric").toarray(), np.sqrt(F * F.T), atol=1e-6)
 
 
-@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("measure", MEASURES)
 @given(st.integers(0, 10_000))
-def test_is_symmetric_with_ones_for_labels_with_samples(mean: str, seed: int) -> None:
+def test_is_symmetric_with_ones_for_labels_with_samples(measure: str, seed: int) -> None:
     sets = random_sets(seed)
-    U = compute_cooccurrence(sets, mean)
+    U = compute_cooccurrence(sets, measure)
     dense = U.toarray()
     assert np.array_equal(dense, dense.T) and dense.min() >= 0 and dense.max() <= 1 and U.dtype == np.float32
     assert np.array_equal(dense.diagonal(), sets.sum(axis=0) > 0)
-    assert (dense > 0).sum() == U.nnz  # only pairs that co-occur are stored
+    assert U.nnz == ((sets.T @ sets) > 0).sum()  # only pairs that co-occur are stored
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.float64])
@@ -91,6 +93,23 @@ def test_submatrix_is_dense(seed: int, order: list[int], n: int) -> None:
     assert np.array_equal(found, U.toarray()[np.ix_(labels, labels)])
 
 
-def test_rejects_unknown_means() -> None:
-    with pytest.raises(SettingError, match=r'there is no mean "geometrical"\. Did you mean "geometric"'):
+def test_jaccard_by_hand() -> None:
+    """Labels 0 and 1 occur together twice, and either of them in four samples."""
+    expected = [[1, 0.5, 0.25, 0], [0.5, 1, 0, 0], [0.25, 0, 1, 0], [0, 0, 0, 0]]
+    assert compute_cooccurrence(Y, "jaccard").toarray().tolist() == expected
+
+
+def test_normalised_pmi_by_hand() -> None:
+    """P(0) = 4/5, P(1) = P(0, 1) = 2/5, P(2) = P(0, 2) = 1/5."""
+    with_1, with_2 = log(5 / 4) / log(5 / 2), log(5 / 4) / log(5)
+    expected = [[1, with_1, with_2, 0], [with_1, 1, 0, 0], [with_2, 0, 1, 0], [0, 0, 0, 0]]
+    assert np.allclose(compute_cooccurrence(Y, "pmi").toarray(), expected, atol=1e-6)
+    apart = sp.csr_array(
+        np.array([[1, 1], [1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
+    )  # less often together than by chance
+    assert compute_cooccurrence(apart, "pmi").toarray()[0, 1] == 0
+
+
+def test_rejects_unknown_measures() -> None:
+    with pytest.raises(SettingError, match=r'no measure "geometrical" of co-occurrence\. Did you mean "geometric"'):
         compute_cooccurrence(Y, "geometrical")

@@ -30,16 +30,20 @@ def test_network_and_model_compute_the_same(toy: Data) -> None:
     """φ(x) = W₂ ReLU(E x + b), h = φ(x)ᵀ V + bias."""
     X, _ = toy
     torch.manual_seed(3)
-    net = GlasNetwork(27, 9, 5, relu=True, second_layer=True, weight_norm=True, sparse_labels=False)
-    assert net.label_norm is not None and net.W2_norm is not None
+    net = GlasNetwork(
+        27, 9, 5, relu=True, second_layer=True, weight_norm="all", unit_inputs=False, label_bias=True, sparse_labels=False
+    )
+    assert net.label_norm is not None and net.W2_norm is not None and net.E_norm is not None
     with torch.no_grad():
         net.shift.normal_()
         net.bias.normal_()
         net.label_norm.fill_(3.0)
         net.W2_norm.fill_(2.0)
+        net.E_norm.fill_(4.0)
     weights = net.export()
     assert weights.W2 is not None
     assert np.allclose(np.linalg.norm(weights.V, axis=1), 3) and np.allclose(np.linalg.norm(weights.W2, axis=1), 2)
+    assert np.allclose(np.linalg.norm(weights.E, axis=0), 4)
     H = embed(weights, X) @ weights.W2.T
     with torch.no_grad():
         assert np.allclose(net.embed(X).numpy(), H, atol=1e-5)
@@ -64,7 +68,8 @@ def test_draws_one_positive_of_each_sample_uniformly(toy: Data) -> None:
 @pytest.mark.parametrize(("loss", "negatives"), [("margin", "batch"), ("softmax", "hardest"), ("bce", "batch")])
 def test_sampled_loss_by_hand(toy: Data, loss: str, negatives: str) -> None:
     """Negatives of a sample: labels drawn for others that it does not have. Scores lose ½ · log probability of a draw."""
-    settings = {"n_hardest": 2, "logq_correction": 0.5, "keep_prob": 1.0, "reg_weight": 0.0}
+    settings = {"logq_correction": 0.5, "keep_prob": 1.0, "reg_weight": 0.0}
+    settings |= {"n_hardest": 2} if negatives == "hardest" else {"margin": 0.7} if loss == "margin" else {}
     training = make_training(toy, loss=loss, negatives=negatives, **settings)
     with torch.no_grad():
         training.net.bias.normal_()
@@ -83,7 +88,7 @@ def test_sampled_loss_by_hand(toy: Data, loss: str, negatives: str) -> None:
         own = h[labels[drawn[i]]]
         others = sorted((h[j] for j in h if not y[row, j]), reverse=True)[: 2 if negatives == "hardest" else None]
         total += {
-            "margin": sum(max(other - own + 1, 0) for other in others),
+            "margin": sum(max(other - own + 0.7, 0) for other in others),
             "softmax": -log(exp(own) / (exp(own) + sum(map(exp, others)))),
             "bce": log1p(exp(-own)) + sum(log1p(exp(other)) for other in others),
         }[loss]
@@ -92,7 +97,7 @@ def test_sampled_loss_by_hand(toy: Data, loss: str, negatives: str) -> None:
 
 @pytest.mark.parametrize("loss", ["bce", "softmax"])
 def test_loss_over_all_labels_by_hand(toy: Data, loss: str) -> None:
-    training = make_training(toy, loss=loss, negatives="all", keep_prob=1.0, reg_weight=0.0)
+    training = make_training(toy, loss=loss, negatives="all", keep_prob=1.0, reg_weight=0.0, relu=True)
     X, Y = toy
     rows = np.arange(5, 17)
     weights, y = training.net.export(), torch.tensor(Y[rows].toarray())
@@ -164,8 +169,8 @@ def test_input_dropout_rescales_only_if_asked_to(toy: Data) -> None:
 
 
 @pytest.mark.parametrize("negatives", ["batch", "all"])
-@pytest.mark.parametrize("weight_norm", [False, True])
-def test_pifa_starts_label_vectors_at_the_centroids_of_their_samples(toy: Data, negatives: str, weight_norm: bool) -> None:
+@pytest.mark.parametrize("weight_norm", ["none", "labels", "all"])
+def test_pifa_starts_label_vectors_at_the_centroids_of_their_samples(toy: Data, negatives: str, weight_norm: str) -> None:
     settings = {"negatives": negatives, "weight_norm": weight_norm}
     weights = make_training(toy, init="pifa", init_norm=2.5, **settings).net.export()
     H, Y = embed(weights, toy[0]), toy[1].toarray()

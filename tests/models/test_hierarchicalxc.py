@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from many_labels import make_many_labels
 
 import longtail
 from longtail import Dataset, Tagger
@@ -14,6 +15,7 @@ from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer
 from longtail.models.hierarchicalxc import model as hierarchicalxc
 from longtail.models.hierarchicalxc.model import HierarchicalXC
+from longtail.models.neuralxc.model import NeuralXC
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def test_samples_stay_aligned_with_their_labels(noisy, code: int | None) -> None
     """Shuffling samples together with their labels gives the same model; the published code shuffled the samples only."""
     X, Y = noisy
     order = np.random.default_rng(1).permutation(X.shape[0])
-    precise: dict[str, Any] = {"code": code, "eps": 1e-3, "max_passes": 2000, "prune": 0.0}
+    precise: dict[str, Any] = {"code": code, "loss": "logistic", "C": 10.0, "eps": 1e-3, "max_passes": 2000, "prune": 0.0}
     one = HierarchicalXC(**precise).fit(X, Y)
     other = HierarchicalXC(**precise).fit(X[order], Y[order])
     assert np.array_equal(one.label_tree.label, other.label_tree.label)
@@ -93,12 +95,18 @@ def test_the_code_of_a_sample_depends_on_that_sample_only(noisy) -> None:  # typ
     assert np.allclose(model.encode(X[[5]]).toarray(), codes[[5]], atol=1e-6)
 
 
-@pytest.mark.parametrize("linkage", ["complete", "average", "balanced", None])
-@pytest.mark.parametrize("distance", ["count", "iou"])
-def test_all_distances_and_linkages_fit_an_easy_corpus(
-    train: Dataset, test: Dataset, distance: str, linkage: str | None
-) -> None:
-    tagger = Tagger("hierarchicalxc", distance=distance, linkage=linkage).fit(train)
+TREES = (
+    {},
+    {"linkage": "balanced"},
+    *({"distance": distance, "linkage": linkage} for distance in ("count", "iou") for linkage in ("complete", "average")),
+    {"linkage": "complete", "ties": "order", "fanout": 2},
+    {"loss": "logistic", "fanout": 4},
+)
+
+
+@pytest.mark.parametrize("settings", TREES, ids=str)
+def test_all_trees_fit_an_easy_corpus(train: Dataset, test: Dataset, settings: dict[str, Any]) -> None:
+    tagger = Tagger("hierarchicalxc", **settings).fit(train)
     assert tagger.evaluate(test).values["P@1"] > 90
     tree = tagger.model.label_tree
     assert tree is not None and sorted(tree.label[tree.label != INNER_NODE]) == [0, 1, 2, 3]
@@ -109,6 +117,35 @@ def test_the_paper_preset_fits_an_easy_corpus(train: Dataset, test: Dataset, tmp
     assert tagger.evaluate(test).values["P@1"] > 80
     tagger.save(tmp_path / "m")
     assert longtail.load(tmp_path / "m").predict(test.inputs) == tagger.predict(test.inputs)
+
+
+def test_the_trained_encoder_is_that_of_neuralxc(noisy) -> None:  # type: ignore[no-untyped-def]
+    """Trained alone on reconstruction, with the paper's optimiser: the first stage of NeuralXC's staged training."""
+    X, Y = noisy
+    paper = {name: value for name, value in NeuralXC.presets["paper"].items() if name in NeuralXC.param_names()}
+    published = NeuralXC(**{**paper, "encoder": "12-6", "output_activation": "sigmoid", "mode": "staged", "epochs": 3})
+    model, other = HierarchicalXC(encoder="12-6", encoder_epochs=3).fit(X, Y), published.fit(X, Y)
+    assert np.array_equal(model.encode(X).toarray(), other.encode(X).toarray())
+    again = HierarchicalXC(**model.get_params()).restore(model.state())
+    assert np.array_equal(model.topk(X, 5).scores, again.topk(X, 5).scores)
+
+
+@pytest.mark.parametrize("settings", [{}, {"code": 8}, {"encoder": "12-6", "encoder_epochs": 3}], ids=str)
+def test_slopes_add_up_to_the_difference_from_an_empty_sample(noisy, settings: dict[str, Any]) -> None:  # type: ignore[no-untyped-def]
+    X, Y = noisy
+    model = HierarchicalXC(**settings, loss="logistic", C=10.0).fit(X, Y)
+    empty = sp.csr_array((1, X.shape[1]), dtype=np.float32)
+    for row in range(3):
+        x, label = X[[row]], int(Y.indices[Y.indptr[row]])
+        at_x, at_zero = (best.scores[0, best.ids[0] == label][0] for best in (model.topk(x, 20), model.topk(empty, 20)))
+        assert (x.data * model.slopes(x, label)).sum() == pytest.approx(np.log(at_x) - np.log(at_zero), abs=1e-3)
+
+
+def test_learns_five_thousand_labels() -> None:
+    train, test = make_many_labels(12_000, seed=1), make_many_labels(500, seed=2)
+    values = Tagger("hierarchicalxc", threads=1).fit(train).evaluate(test).values
+    prior = Tagger("popularity").fit(train).evaluate(test).values
+    assert prior["P@1"] < 2 and values["P@1"] > 90 and values["P@5"] > 30  # of at most 40: two labels each
 
 
 def test_hard_search_predicts_every_label_that_it_reaches(noisy) -> None:  # type: ignore[no-untyped-def]
@@ -127,10 +164,16 @@ def test_invalid_settings_raise(vectors: Dataset, monkeypatch: pytest.MonkeyPatc
         ({"search": "beam"}, 'search is "beam"'),
         ({"code": 0}, "code is 0"),
         ({"C": -1.0}, "C is -1"),
+        ({"fanout": 1}, "fanout is 1"),
+        ({"encoder": "a"}, "Give layer widths such as"),
+        ({"encoder": "8", "code": 8}, "encoder and code are both set"),
+        ({"encoder_epochs": 3}, "encoder_epochs is 3, which has no effect here. It needs an encoder"),
+        ({"linkage": "balanced", "distance": "iou"}, "distance is iou, which has no effect here. It needs linkage=complete"),
+        ({"linkage": "balanced", "ties": "order"}, "ties is order, which has no effect here"),
         ({"prune": -0.1}, "prune is -0.1"),
     ):
         with pytest.raises(SettingError, match=found):
-            HierarchicalXC(**settings).fit(vectors.X, vectors.Y)  # type: ignore[arg-type]
+            HierarchicalXC(**settings).fit(vectors.X, vectors.Y)
     monkeypatch.setattr(hierarchicalxc, "_MAX_STEPS", 10)
     with pytest.raises(SettingError, match="too deep: the mean depth of a label is 2"):
         HierarchicalXC().fit(vectors.X, vectors.Y)

@@ -16,6 +16,7 @@ from longtail.models.hierarchicalxc.clustering import (
     build_agglomerative_tree,
     compute_similarities,
     merge_clusters,
+    widen_tree,
 )
 
 Y = sp.csr_array(
@@ -110,6 +111,33 @@ def test_pairs_that_are_not_stored_are_at_the_largest_distance(linkage: str, see
     n_merges = int((Z[:, 2] < largest * (1 - 1e-12)).sum())
     assert len(parent) == n + n_merges
     assert clusters_of_parents(parent, n) == clusters_of_linkage(Z[:n_merges], n)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 40), st.sampled_from(["count", "iou"]), st.floats(0.02, 0.3))
+def test_ties_in_order_give_the_tree_of_the_published_code(seed: int, n: int, distance: str, share: float) -> None:
+    """Most pairs never co-occur: the published code lets scipy's complete linkage break these ties."""
+    sets = (np.random.default_rng(seed).random((25, n)) < share).astype(np.float32)
+    sets[0, :2] = 1  # at least two labels
+    Y, labels = sp.csr_array(sets), np.flatnonzero(sets.sum(axis=0))
+    S = compute_similarities(Y[:, labels], distance).toarray()
+    Z = scipy_linkage(squareform(S.max() - S.astype(float), checks=False), "complete")
+    V = sp.csr_array((n, 1), dtype=np.float32)
+    tree = build_agglomerative_tree(Y, V, distance=distance, linkage="complete", ties="order")
+    theirs = clusters_of_linkage(Z, len(labels))
+    assert clusters_of_tree(tree) == {frozenset(labels[list(found)].tolist()) for found in theirs}
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(2, 12))
+def test_a_wide_tree_keeps_clusters_of_the_binary_one(seed: int, n: int, fanout: int) -> None:
+    V = sp.random_array((n, 8), density=0.5, rng=np.random.default_rng(seed), format="csr", dtype=np.float32)
+    Y = sp.csr_array((np.random.default_rng(seed).random((30, n)) < 0.2).astype(np.float32))
+    Y = sp.csr_array(sp.vstack([Y, sp.eye_array(n, dtype=np.float32)]))
+    binary = build_agglomerative_tree(Y, V, distance="iou", linkage="complete", threads=1)
+    wide = widen_tree(binary, fanout)
+    assert sorted(wide.label[wide.label != INNER_NODE]) == list(range(n))
+    assert wide.n_children.max() <= fanout and clusters_of_tree(wide) <= clusters_of_tree(binary)
+    assert wide.n_children[0] == min(n, fanout)
+    assert clusters_of_tree(widen_tree(binary, 2)) == clusters_of_tree(binary)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["count", "iou"]), st.sampled_from(LINKAGES))

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from many_labels import make_many_label_texts
 
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.models.lightattention.model import LightAttention
 from longtail.models.lightattention.settings import ATTENTION_XML, LightAttentionPlan
+from longtail.topk import find_hits
 
 SMALL: dict[str, Any] = {"word_dim": 16, "hidden": 16, "fc_sizes": "16", "threads": 1}
 QUICK: dict[str, Any] = {**SMALL, "rate": 0.02, "embedding_dropout": 0, "dropout": 0, "patience": 0}
@@ -25,6 +27,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"negatives": "dynamic", **TREE},
     {"negatives": "dynamic", **TREE, "per_label_output": False, "warm_start": False, "fc_sizes": "16-8", "epochs": 20},
     {"negatives": "static", "max_leaf": 1, "levels": 3, "fanout": 2, "beam": 2},
+    {"negatives": "dynamic", **TREE, "generator": "pool"},
 ]
 
 
@@ -49,6 +52,14 @@ def test_the_paper_preset_has_the_hyper_parameters_of_the_nearest_corpus() -> No
     assert model.average == "swa" and not model.per_label_output and not model.skip_connection
 
 
+def test_attentionxml_is_the_paper_preset_with_static_negatives_and_three_trees() -> None:
+    paper, attentionxml = LightAttention.preset("paper"), LightAttention.preset("attentionxml")
+    assert attentionxml == {**paper, "negatives": "static", "n_trees": 3}
+    assert not (paper["match"] or paper["prior"])
+    plan = LightAttention(**attentionxml).plan(490_449, 670_091)
+    assert (plan.negatives, plan.generator, plan.batch) == ("static", "attention", 200)
+
+
 def test_the_paper_preset_freezes_pretrained_vectors_on_small_corpora() -> None:
     assert not plan_paper(15_539, 3_993).freeze_vectors
     assert plan_paper(15_539, 3_993, word_vectors="glove.txt").freeze_vectors
@@ -59,7 +70,9 @@ def test_the_paper_preset_freezes_pretrained_vectors_on_small_corpora() -> None:
 def test_the_tree_depends_on_the_number_of_labels() -> None:
     few, some, many, most = (LightAttention().plan(10_000, n_labels) for n_labels in (596, 24_575, 100_000, 670_091))
     assert (few.negatives, few.levels) == ("all", 1)
-    assert (some.negatives, some.levels) == ("dynamic", 2)
+    assert (some.negatives, some.levels, some.generator) == ("dynamic", 2, "pool")
+    assert (few.word_dim, few.epochs, some.word_dim, some.epochs) == (128, 10, 300, 6)
+    assert LightAttention().plan(283_000, 24_575).epochs == 3
     assert 300 <= some.beam * np.ceil(24_575 / 2**11) <= 500  # candidates
     assert many.levels == 3 and most.levels == 4  # 8 children per node between two levels
     assert LightAttention(negatives="static").plan(10_000, 596).beam == 16  # a quarter of 64 clusters
@@ -78,9 +91,15 @@ def test_the_tree_depends_on_the_number_of_labels() -> None:
         ({"max_length": 0}, "max_length is 0"),
         ({"fanout": 6}, "power of two"),
         ({"fc_sizes": "12-"}, 'fc_sizes is "12-"'),
-        ({"freeze_vectors": True}, "freeze_vectors needs word_vectors"),
+        ({"freeze_vectors": True}, "freeze_vectors is true, which has no effect here. It needs word_vectors"),
+        ({"word_vectors": "wordllama"}, "word_dim is 16"),
+        ({"average_from": 2}, "average=swa"),
+        ({"negatives": "all", "max_leaf": 8}, "It needs negatives=static or dynamic"),
+        ({"beam": 4}, "a label tree: more than 2,048 labels"),  # known only when the labels are
+        ({"generator": "pool"}, "a label tree"),
+        ({"negatives": "dynamic", "max_leaf": 2, "fanout": 4}, "three or more levels"),
         ({"schedule": "linea"}, 'schedule is "linea"'),
-        ({"word_vectors": "nowhere.txt"}, "there is no such file"),
+        ({"word_vectors": "nowhere.txt", "word_dim": None}, "there is no such file"),
         ({"device": "gpu"}, "does not find"),
     ],
 )
@@ -104,6 +123,15 @@ def test_every_variant_learns_and_predicts_the_same_after_loading(
     before, after = tagger.topk(test.texts, 4), again.topk(test.texts, 4)
     assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
     assert (before.ids >= 0).all()  # a k above the labels of the beam's clusters widens the beam
+
+
+def test_it_learns_five_thousand_labels() -> None:
+    texts, Y = make_many_label_texts(5_000, 12_000)
+    settings = {"word_dim": 128, "hidden": 8, "fc_sizes": "16", "epochs": 1, "beam": 16, "generator": "pool", "batch": 64}
+    model = LightAttention(**settings, warm_start=False, rate=0.001, holdout=0, threads=1).fit(texts[:11_500], Y[:11_500])
+    assert model.label_tree is not None
+    hits = find_hits(model.topk(texts[11_500:], 5), Y[11_500:])
+    assert Y[11_500:].sum(0).max() / 500 < 0.02 < 0.2 < hits[:, 0].mean()
 
 
 @UNDERTRAINED
@@ -169,7 +197,8 @@ def test_the_same_seed_gives_the_same_model(train: Dataset, test: Dataset) -> No
 def test_training_starts_from_pretrained_vectors(train: Dataset, tmp_path: Path, freeze: bool) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text("violin 1 2 3\npiano 4 5 6\n")
-    model = LightAttention(**QUICK, word_vectors=str(path), freeze_vectors=freeze, epochs=2).fit(train.texts, train.Y)
+    settings = {**QUICK, "word_dim": None, "word_vectors": str(path), "freeze_vectors": freeze, "epochs": 2}
+    model = LightAttention(**settings).fit(train.texts, train.Y)
     vectors, vocabulary = model.state()["0.encoder0.embedding.weight"], model.vocabulary
     number = next(i for i in range(vocabulary.n_words) if vocabulary.word(i) == "piano")
     assert vectors.shape[1] == 3 and np.array_equal(vectors[number], [4, 5, 6]) == freeze

@@ -18,15 +18,16 @@ from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.models.lightattention import network as network_module
 from longtail.models.lightattention.levels import NO_NODE, build_levels, find_positives, make_targets
 from longtail.models.lightattention.model import LightAttention
-from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork
+from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork, PoolScorer
 from longtail.models.lightattention.search import count_candidates, descend, find_best_nodes
 from longtail.models.lightattention.state import networks_from_state, networks_to_state
 from longtail.models.lightattention.training import (
     TrainingCorpus,
     TreeTrainer,
     choose_static_candidates,
+    compute_log_odds,
     compute_loss,
-    init_bias_from_frequencies,
+    init_bias,
     init_queries_from_words,
     make_adam,
     pad_nodes,
@@ -48,10 +49,15 @@ def make_encoder(hidden: int = HIDDEN, **changes: Any) -> BiLstmEncoder:
 
 
 def make_attention(
-    n_nodes: int, input_dim: int = 2 * HIDDEN, *, fc_sizes: Sequence[int] = (5,), per_label_output: bool = True
+    n_nodes: int,
+    input_dim: int = 2 * HIDDEN,
+    *,
+    fc_sizes: Sequence[int] = (5,),
+    per_label_output: bool = True,
+    match: bool = True,
 ) -> LabelAttention:
     torch.manual_seed(n_nodes)
-    attention = LabelAttention(n_nodes, input_dim, fc_sizes, per_label_output=per_label_output)
+    attention = LabelAttention(n_nodes, input_dim, fc_sizes, per_label_output=per_label_output, match=match)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
     return attention
@@ -129,9 +135,10 @@ def test_attention_sums_to_one_over_the_words() -> None:
 
 @pytest.mark.parametrize("per_label_output", [True, False])
 @pytest.mark.parametrize("fc_sizes", [[5], [5, 3]])
-def test_scores_are_eq_2_and_the_shared_layers(per_label_output: bool, fc_sizes: list[int]) -> None:
+@pytest.mark.parametrize("match", [True, False])
+def test_scores_are_eq_2_and_the_shared_layers(per_label_output: bool, fc_sizes: list[int], match: bool) -> None:
     H, mask = make_encoder()(TEXTS)
-    attention = make_attention(7, fc_sizes=fc_sizes, per_label_output=per_label_output)
+    attention = make_attention(7, fc_sizes=fc_sizes, per_label_output=per_label_output, match=match)
     got = attention(H, mask, np.arange(7))
     for i in range(len(TEXTS)):
         for j in range(7):
@@ -143,7 +150,22 @@ def test_scores_are_eq_2_and_the_shared_layers(per_label_output: bool, fc_sizes:
             z = attention.output_layer(m)[0]
             if attention.label_output is not None:
                 z = z + m @ attention.label_output.weight[j, :-1] + attention.label_output.weight[j, -1]
+            if attention.match_weight is not None:
+                z = z + attention.match_weight[0] * (alpha @ (h @ attention.query.weight[j]))
             assert torch.isclose(got[i, j], z, atol=1e-4)
+
+
+def test_pooled_scores_are_linear_in_mean_and_maximum() -> None:
+    H, mask = make_encoder()(TEXTS)
+    scorer = PoolScorer(7, 2 * HIDDEN)
+    torch.nn.init.normal_(scorer.output.weight)
+    every = scorer(H, mask, np.arange(7))
+    for i in range(len(TEXTS)):
+        h = H[i][mask[i]]
+        pooled = torch.cat([h.mean(0), h.amax(0), torch.ones(1)])
+        assert torch.allclose(every[i], scorer.output.weight @ pooled, atol=1e-5)
+    nodes = np.array([[0, 1], [5, 0], [6, 6], [2, 3], [1, 4]])
+    assert torch.allclose(scorer(H, mask, nodes), every.gather(1, torch.from_numpy(nodes)), atol=1e-5)
 
 
 def test_candidates_of_each_text_score_as_among_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +292,8 @@ def fit_tree(**changes: Any) -> TreeTrainer:
         **{"threads": 1, "beam": 1, "batch": 2, "rate": 0.01, "epochs": 1, "negatives": "dynamic", **changes},
     )
     Y = sp.csr_array(np.eye(5, 6, dtype=np.float32))
-    data = TrainingCorpus(TEXTS, sp.csr_array((5, N_WORDS - 1), dtype=np.float32), Y, N_WORDS)
+    tfidf, idf = sp.csr_array((5, N_WORDS - 1), dtype=np.float32), np.ones(N_WORDS - 1, np.float32)
+    data = TrainingCorpus(TEXTS, tfidf, Y, N_WORDS, idf)
     trainer = TreeTrainer(data, TREE, settings, settings.plan(5, 6), progress=SILENT)
     trainer.fit()
     return trainer
@@ -309,7 +332,7 @@ def test_scores_start_at_the_frequencies_of_nodes(per_label_output: bool, expect
     Y = sp.csr_array(np.array([[1, 0], [1, 0], [1, 1], [0, 0]], np.float32))
     attention = LabelAttention(2, 2 * HIDDEN, [5], per_label_output=per_label_output)
     torch.nn.init.zeros_(attention.output_layer.weight)
-    init_bias_from_frequencies(attention, Y, 2)
+    init_bias(attention, compute_log_odds(Y, 2))
     got = attention(*make_encoder()(TEXTS), np.arange(2)).sigmoid()
     assert torch.allclose(got, torch.tensor(expected).expand(5, 2), atol=1e-6)
 
@@ -320,6 +343,7 @@ def test_scores_start_at_the_frequencies_of_nodes(per_label_output: bool, expect
         ({"negatives": "dynamic", "epochs": 2}, 1, [1, 2, 2]),
         ({"negatives": "static", "epochs": 2}, 2, [1, 1, 2, 2]),
         ({"negatives": "dynamic", "warm_start": False}, 1, [2]),  # all levels start together
+        ({"negatives": "dynamic", "generator": "pool"}, 1, [1, 2]),
     ],
 )
 def test_dynamic_levels_share_an_encoder_and_static_ones_do_not(
@@ -330,8 +354,10 @@ def test_dynamic_levels_share_an_encoder_and_static_ones_do_not(
     assert [row["level"] for row in trainer.history] == levels
 
 
-def test_networks_are_restored_from_their_state() -> None:
-    networks, levels = make_networks(), build_levels(TREE)
+@pytest.mark.parametrize("generator", ["attention", "pool"])
+def test_networks_are_restored_from_their_state(generator: str) -> None:
+    networks, levels = fit_tree(generator=generator).networks, build_levels(TREE)
+    assert isinstance(networks[0].attention, PoolScorer) == (generator == "pool")
     rounded = networks_from_state(networks_to_state(networks), levels, "cpu")  # tables are saved in half precision
     again = networks_from_state(networks_to_state(rounded), levels, "cpu")
     assert rounded[0].encoder is rounded[1].encoder

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from many_labels import make_many_labels
 from scipy.special import expit
 
 import longtail
@@ -18,8 +19,9 @@ from longtail import Dataset, Labels, Tagger
 from longtail.errors import CollapseWarning, DataError, MissingExtra, SettingError
 from longtail.models.neuralxc import network
 from longtail.models.neuralxc.model import NeuralXC
-from longtail.models.neuralxc.settings import PUBLISHED_NETWORKS, choose_network
 from longtail.models.neuralxc.training import NeuralXCTraining
+from longtail.nn import autoencoder
+from longtail.nn.published_autoencoders import PUBLISHED_NETWORKS, choose_network
 
 Data = tuple[sp.csr_array, sp.csr_array]
 QUICK: dict[str, Any] = {"encoder": "16", "label_encoder": "8", "epochs": 15, "batch": 16, "holdout": 0.0, "threads": 1}
@@ -147,8 +149,11 @@ def test_published_networks_are_chosen_by_the_size_of_the_data() -> None:
 def test_plan_depends_on_the_size_of_the_data() -> None:
     few, many = NeuralXC().plan(10_000, 500, 4096), NeuralXC().plan(10_000, 500, 4097)
     assert (few.batch, few.epochs, few.rate, few.label_rate) == (64, 30, 30.0, 0.001)
-    assert (many.batch, many.epochs, many.rate, many.label_rate) == (512, 15, 100.0, 0.003)
+    assert (many.batch, many.rate, many.label_rate) == (512, 0.01, 0.02)
+    assert (few.label_init, few.optimizer, few.code_activation) == ("random", "sgd", "relu")
+    assert (many.label_init, many.optimizer, many.code_activation) == ("centroids", "lazy-adam", "none")
     assert (few.encoder_widths, few.label_encoder_widths, few.regressor_widths) == ((256,), (256,), ())
+    assert (many.encoder_widths, many.label_encoder_widths, many.regressor_widths) == ((512,), (512,), ())
     eurlex = NeuralXC(encoder="published", regressor="published", optimizer="adam").plan(15_539, 5000, 3993)
     assert (eurlex.encoder_widths, eurlex.label_encoder_widths, eurlex.regressor_widths) == (
         (2500, 1250, 500),
@@ -165,8 +170,8 @@ def test_the_preset_is_the_paper() -> None:
     preset = {name: v for name, v in NeuralXC.preset("paper").items() if name in NeuralXC.param_names()}
     model = NeuralXC(**{**preset, "epochs": 1, "threads": 1}).fit(X, Y)
     plan = model.plan(64, 120, 101)
-    assert (plan.rate, plan.batch, model.weight_decay, model.alpha, model.beta) == (1e-3, 64, 1e-4, 0.01, 0.01)
-    assert (model.mode, model.gamma, model.reduction) == ("joint", 0, "mean")
+    assert (plan.rate, plan.batch, model.weight_decay, model.weights) == (1e-3, 64, 1e-4, (0.01, 0.01, 0.0))
+    assert (model.mode, model.reduction, plan.label_init, plan.optimizer) == ("joint", "mean", "random", "adam")
     assert [W.shape for W in model.autoencoder.encoder.weights] == [(120, 100), (100, 50)]
     assert [W.shape for W in model.autoencoder.decoder.weights] == [(50, 100), (100, 120)]
     assert [W.shape for W in model.latent_regressor.weights] == [(50, 41), (41, 32)]
@@ -209,11 +214,30 @@ def test_stages_train_one_network_after_the_other(toy: Data) -> None:
 
 
 def test_learns_with_sampled_labels_and_features(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "MAX_FULL_OUTPUTS", 4)
-    monkeypatch.setattr(network, "N_SAMPLED_OUTPUTS", 3)
+    monkeypatch.setattr(autoencoder, "MAX_FULL_OUTPUTS", 4)
+    monkeypatch.setattr(autoencoder, "N_SAMPLED_OUTPUTS", 3)
     net = make_training(toy).net
-    assert net.label_decoder.table is not None and net.decoder.table is not None
+    assert net.label_decoder.table is None and net.label_decoder.sample_errors and net.decoder.table is not None
     assert precision(fit_quick(toy, epochs=30), toy) > 0.95
+    monkeypatch.setattr(network, "MAX_FULL_LABELS", 4)
+    assert make_training(toy).net.label_decoder.table is not None
+    assert precision(fit_quick(toy, epochs=30), toy) > 0.95
+
+
+def test_label_vectors_start_as_centroids(toy: Data) -> None:
+    training = make_training(toy, label_init="centroids", code_activation="none")
+    H = training.net.embed(toy[0]).detach().numpy()
+    mean = toy[1].T @ (H / np.linalg.norm(H, axis=1, keepdims=True))
+    expected = training.plan.init_norm * mean / np.linalg.norm(mean, axis=1, keepdims=True)
+    assert np.allclose(training.net.label_decoder.output_layer.detach().numpy(), expected, atol=1e-4)
+    assert precision(fit_quick(toy, label_init="centroids"), toy) > 0.95
+
+
+def test_learns_five_thousand_labels() -> None:
+    train, test = make_many_labels(12_000, seed=1), make_many_labels(500, seed=2)
+    values = Tagger("neuralxc", threads=1, encoder="128", label_encoder="128", epochs=3).fit(train).evaluate(test).values
+    prior = Tagger("popularity").fit(train).evaluate(test).values
+    assert prior["P@1"] < 2 and values["P@1"] > 80 and values["P@5"] > 25  # of at most 40: two labels each
 
 
 def test_a_linear_autoencoder_finds_the_principal_subspace() -> None:
@@ -232,7 +256,7 @@ def test_a_linear_autoencoder_finds_the_principal_subspace() -> None:
 @pytest.mark.parametrize("max_full_outputs", [4096, 10])
 def test_samples_unlike_the_training_data_are_novel(max_full_outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two groups of words that never co-occur: only the first is common in the training data."""
-    monkeypatch.setattr(network, "MAX_FULL_OUTPUTS", max_full_outputs)
+    monkeypatch.setattr(autoencoder, "MAX_FULL_OUTPUTS", max_full_outputs)
     random = np.random.default_rng(0)
 
     def make_samples(first: int, n: int) -> sp.csr_array:
@@ -281,7 +305,7 @@ def test_a_run_resumes_from_its_checkpoint(toy: Data, tmp_path: Path, mode: str)
     for other in (kept, again):
         assert np.array_equal(whole.topk(toy[0], 3).scores, other.topk(toy[0], 3).scores)
     with pytest.raises(DataError, match="other settings"):
-        fit_quick(toy, mode=mode, epochs=2, beta=0.5, checkpoint=str(tmp_path / "c"))
+        fit_quick(toy, mode=mode, epochs=2, keep_prob=0.5, checkpoint=str(tmp_path / "c"))
 
 
 def test_rejects_settings_that_cannot_work(toy: Data) -> None:
@@ -298,6 +322,10 @@ def test_rejects_settings_that_cannot_work(toy: Data) -> None:
         ({"keep_prob": 1.5}, "positive number at most 1"),
         ({"holdout": 0.9}, "at most 0.5"),
         ({"epochs": 2.5}, "positive integer"),
+        ({"mode": "staged", "alpha": 0.1}, "alpha is 0.1, which has no effect here. It needs mode=joint"),
+        ({"mode": "staged", "gamma": 0.1}, "gamma is 0.1, which has no effect here"),
+        ({"mode": "staged", "label_init": "centroids"}, "cannot be combined with mode=staged"),
+        ({"optimizer": "adam", "label_rate": 0.1}, "label_rate is 0.1, which has no effect here. It needs optimizer=sgd"),
         ({"rate": float("nan")}, "positive number"),
     ]
     for settings, message in wrong:

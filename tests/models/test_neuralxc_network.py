@@ -8,8 +8,8 @@ import scipy.sparse as sp
 import torch
 
 from longtail.features.mlp import halve_widths
-from longtail.models.neuralxc import network
-from longtail.models.neuralxc.network import DenseLayers, SparseDecoder, SparseEncoder
+from longtail.nn import autoencoder
+from longtail.nn.autoencoder import DenseLayers, SparseDecoder, SparseEncoder
 from longtail.nn.losses import ACTIVATION_SLOPES, activate, full_squared_error
 
 
@@ -66,7 +66,7 @@ def test_an_exported_decoder_computes_the_same() -> None:
 @pytest.mark.parametrize("kind", ["bce", "squares"])
 def test_sampled_outputs_give_an_unbiased_loss(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The expectation of the sampled loss, and of its gradient, is that of the full loss."""
-    monkeypatch.setattr(network, "N_SAMPLED_OUTPUTS", 5)
+    monkeypatch.setattr(autoencoder, "N_SAMPLED_OUTPUTS", 5)
     torch.manual_seed(0)
     x = sp.csr_array(np.eye(2, 30, dtype=np.float32))
     full, sampled = (SparseDecoder([3, 30], "none", sample_outputs=sample) for sample in (False, True))

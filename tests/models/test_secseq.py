@@ -12,18 +12,27 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from many_labels import make_many_label_texts
 
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.models.secseq.model import SecSeq
 from longtail.nn import loop
-from longtail.topk import NO_LABEL
+from longtail.topk import NO_LABEL, find_hits
 
 pytestmark = pytest.mark.filterwarnings("ignore::longtail.errors.CollapseWarning")  # some train for one epoch only
 
-QUICK: dict[str, Any] = {"width": 16, "hidden": 16, "symbol_width": 16, "threads": 1, "n_pieces": 200}
-SEQUENCE: dict[str, Any] = {**QUICK, "target": "sequence", "head_rate": 0.01, "epochs": 12, "batch": 16, "max_labels": 4}
+QUICK: dict[str, Any] = {"width": 16, "threads": 1}
+TRAINED: dict[str, Any] = {**QUICK, "head_rate": 0.01, "epochs": 12, "batch": 16}
+SEQUENCE: dict[str, Any] = {**TRAINED, "target": "sequence", "hidden": 16, "symbol_width": 16, "max_labels": 4}
+DEEP: dict[str, Any] = {**QUICK, "n_symbols": 2, "depth": 2}  # four labels have codes of two symbols
+
+
+def choose_quick(target: str, encoder: str) -> dict[str, Any]:
+    """Settings of a small network that trains in a second."""
+    tokens = {} if encoder == "words" else {"n_pieces": 200, "rate": 0.05 if encoder == "bag" else 0.01}
+    return {**(SEQUENCE if target == "sequence" else TRAINED), "target": target, "encoder": encoder, **tokens}
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +59,8 @@ def test_the_paper_preset_is_the_network_of_mlc2seq() -> None:
 
 
 def test_mlc2seq_has_one_symbol_per_label(train: Dataset) -> None:
-    settings = {**SecSeq.preset("mlc2seq"), **SEQUENCE, "encoder": "words", "rate": 30.0, "epochs": 5}
+    changes = {"encoder": "words", "token_width": None, "max_length": 256, "n_pieces": None, "rate": 30.0, "epochs": 5}
+    settings = {**SecSeq.preset("mlc2seq"), **SEQUENCE, **changes}
     (codes,) = SecSeq(**settings).fit(train.texts, train.Y).forest
     assert (codes.n_symbols, codes.depth) == (4, 1) and sorted(codes.symbols[:, 0].tolist()) == [0, 1, 2, 3]
 
@@ -69,9 +79,26 @@ def test_mlc2seq_has_one_symbol_per_label(train: Dataset) -> None:
         ({"holdout": 0.9}, "holdout is 0.9"),
         ({"schedule": "linea"}, 'schedule is "linea"'),
         ({"embedding": "texts"}, "embedding=texts"),
-        ({"encoder": "no-model/of-that-name"}, "hf download"),
+        ({"encoder": "no-model/of-that-name", "width": None}, "hf download"),
         ({"encoder": "gru", "width": 7}, "width"),
         ({"device": "gpu"}, "does not find"),
+        ({"symbol_width": 32}, "symbol_width is 32, which has no effect here. It needs target=sequence"),
+        ({"decoding": "best"}, "It needs target=sequence"),
+        ({"target": "sequence", "samples": 8}, "decoding=samples"),
+        ({"target": "sequence", "constrained": True}, "constrained is true, which has no effect"),
+        ({"target": "sequence", "decoding": "samples", "beam": 5}, "another decoding than samples"),
+        ({"target": "sequence", "node_vectors": False}, "It needs target=set"),
+        ({"encoder": "gru", "ngrams": 2}, "It needs encoder=words"),
+        ({"encoder": "gru", "start": "random"}, "encoder=words"),
+        ({"max_length": 50}, "reads tokens"),
+        ({"encoder": "bag", "layers": 2}, "It needs encoder=gru"),
+        ({"encoder": "bag", "token_width": 8}, "encoder=gru or lstm"),
+        ({"encoder": "wordllama", "n_pieces": 100}, "trained from scratch"),
+        ({"encoder": "wordllama"}, "width is 16"),
+        ({"quantiser": "uniform"}, "coding=random"),
+        ({"jobs": 2, "n_trees": 1}, "n_trees above 1"),
+        ({"hidden": 32}, "codes of two or more symbols"),  # known only when the labels are
+        ({"beam": 5}, "codes of two or more symbols"),
     ],
 )
 def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found: str) -> None:
@@ -81,7 +108,11 @@ def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found
 
 def test_plan_depends_on_texts_labels_and_encoder() -> None:
     plan = SecSeq().plan(n_samples=7775, n_labels=115)
-    assert (plan.batch, plan.epochs, plan.rate, plan.n_symbols, plan.depth) == (64, 30, 30.0, 128, 1)
+    assert (plan.batch, plan.epochs, plan.rate, plan.n_symbols, plan.depth) == (64, 6, 320.0, 128, 1)
+    assert (plan.n_trees, SecSeq().plan(10**6, 50_000).n_trees) == (3, 1)
+    plan = SecSeq(start="random").plan(n_samples=7775, n_labels=115)
+    assert (plan.epochs, plan.rate, plan.n_trees) == (30, 30.0, 1)
+    assert (SecSeq().get_width(), SecSeq(encoder="gru").get_width(), SecSeq(width=100).get_width()) == (512, 256, 100)
     assert [SecSeq().plan(n, 2).batch for n in (5, 4000, 10**6)] == [16, 32, 64]
     rates = {encoder: SecSeq(encoder=encoder).plan(1000, 2).rate for encoder in ("bag", "wordllama", "gru", "minilm")}
     assert rates == {"bag": 0.05, "wordllama": 0.05, "gru": 0.001, "minilm": 0.0001}
@@ -92,13 +123,20 @@ def test_plan_depends_on_texts_labels_and_encoder() -> None:
 # Learning
 
 
+def test_it_learns_five_thousand_labels() -> None:
+    texts, Y = make_many_label_texts(5_000, 12_000)
+    model = SecSeq(width=128, threads=1, epochs=3, n_trees=1, holdout=0).fit(texts[:11_000], Y[:11_000])
+    assert model.forest[0].depth == 2
+    hits = find_hits(model.topk(texts[11_000:], 5), Y[11_000:])
+    assert Y[11_000:].sum(0).max() / 1_000 < 0.02 < 0.4 < hits[:, 0].mean()  # 0.02 with start="random"
+
+
 @pytest.mark.parametrize("encoder", ["words", "bag", "gru"])
 @pytest.mark.parametrize("target", ["set", "sequence"])
 def test_it_learns_and_predicts_the_same_after_loading(
     target: str, encoder: str, train: Dataset, test: Dataset, tmp_path: Path
 ) -> None:
-    rate = {} if encoder == "words" else {"rate": 0.05 if encoder == "bag" else 0.01}
-    tagger = Tagger("secseq", encoder=encoder, **{**SEQUENCE, "target": target, **rate}).fit(train)
+    tagger = Tagger("secseq", **choose_quick(target, encoder)).fit(train)
     assert tagger.evaluate(test).values["P@1"] > 80  # the most frequent label has 40
     assert tagger.model.score_meaning == "probability"
     tagger.save(tmp_path / "model")
@@ -126,8 +164,9 @@ def test_codes_from_every_kind_of_label_vector(embedding: str, train: Dataset) -
 
 def test_trees_differ_and_their_scores_are_averaged(train: Dataset, test: Dataset) -> None:
     settings = {**QUICK, "epochs": 2, "coding": "random"}
+    assert len(SecSeq(**settings).fit(train.texts, train.Y).forest) == 3  # by default
     both = SecSeq(**settings, n_trees=2).fit(train.texts, train.Y)
-    alone = [SecSeq(**settings, seed=seed).fit(train.texts, train.Y, (test.texts, test.Y)) for seed in (0, 1)]
+    alone = [SecSeq(**settings, n_trees=1, seed=seed).fit(train.texts, train.Y, (test.texts, test.Y)) for seed in (0, 1)]
     assert not np.array_equal(both.forest[0].symbols, both.forest[1].symbols)
     assert all(np.array_equal(b.symbols, a.forest[0].symbols) for a, b in zip(alone, both.forest, strict=True))
     both = SecSeq(**settings, n_trees=2).fit(train.texts, train.Y, (test.texts, test.Y))
@@ -175,13 +214,13 @@ def test_a_killed_run_resumes_to_the_same_weights(train: Dataset, tmp_path: Path
 def test_empty_texts_and_samples_without_labels(target: str, encoder: str) -> None:
     texts = ["red apple", "", "green pear", "red rose", "apple tree", ""]
     Y = sp.csr_array(np.array([[1, 0, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]], np.float32))
-    settings = {**SEQUENCE, "target": target, "encoder": encoder, "epochs": 1, "holdout": 0}
+    settings = {**choose_quick(target, encoder), "epochs": 1, "holdout": 0}
     best = SecSeq(**settings).fit(texts, Y).topk(["", "apple", "unheard of"], 2)
     assert np.isfinite(best.scores).all() and (np.sort(best.ids, axis=1) == [0, 1]).all()
 
 
 def test_all_numbers_are_read_alike_without_keep_digits(train: Dataset) -> None:
-    settings = {**QUICK, "encoder": "bag", "epochs": 1}
+    settings = {**QUICK, "encoder": "bag", "n_pieces": 200, "epochs": 1}
     texts = [f"{text} {i}" for i, text in enumerate(train.texts)]
     without, with_digits = (SecSeq(**settings, keep_digits=keep).fit(texts, train.Y) for keep in (False, True))
     assert equal(without.topk(["ripe apple 17"], 4), without.topk(["ripe apple 1984"], 4))
@@ -190,7 +229,7 @@ def test_all_numbers_are_read_alike_without_keep_digits(train: Dataset) -> None:
 
 @pytest.mark.parametrize(("target", "encoder"), [("set", "words"), ("set", "bag"), ("sequence", "words")])
 def test_bags_predict_without_torch(target: str, encoder: str, train: Dataset, tmp_path: Path) -> None:
-    tagger = Tagger("secseq", **QUICK, target=target, encoder=encoder, epochs=1).fit(train)
+    tagger = Tagger("secseq", **{**choose_quick(target, encoder), "epochs": 1}).fit(train)
     tagger.save(tmp_path / "model")
     expected = tagger.predict(["ripe apple"], 2)[0]
     code = (

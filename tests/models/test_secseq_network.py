@@ -14,9 +14,10 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from longtail.features.token_rows import TokenRows
-from longtail.models.secseq.codes import Codebook, join_codes
+from longtail.models.secseq.codes import Codebook, fit_codes, join_codes
 from longtail.models.secseq.decoder import DecoderForest, DecoderMemory
 from longtail.models.secseq.network import Seq2Seq, TextMemory, WordsEncoder, encode_for_attention
+from longtail.models.secseq.node_scores import score_nodes
 from longtail.models.secseq.search import TrieSearch, search_tries
 from longtail.models.secseq.sequences import (
     GeneratedSequences,
@@ -28,11 +29,12 @@ from longtail.models.secseq.sequences import (
 )
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
 from longtail.models.secseq.settings import DECODINGS, SecSeqSettings, Texts
+from longtail.models.secseq.start import start_from_centroids
 from longtail.models.secseq.targets import make_sequences
 from longtail.models.secseq.training import export_network, make_network
 from longtail.models.secseq.trie import NO_SYMBOL, CodeTrie, sum_histograms
 from longtail.nn.encoder_factory import make_encoder
-from longtail.nn.sparse_embedding import sum_gradient
+from longtail.nn.sparse_embedding import SparseEmbedding, sum_gradient
 from longtail.state import extract_part
 
 SMALL = SecSeqSettings(target="sequence", hidden=12, symbol_width=10, dropout=0.0, positions=True, max_labels=3)
@@ -55,7 +57,8 @@ def change(settings: SecSeqSettings, **changes: Any) -> SecSeqSettings:
 def make_seq2seq(encoder: str = "gru", n_symbols: int = 3, depth: int = 2, seed: int = 0, **changes: Any) -> Seq2Seq:
     torch.manual_seed(seed)
     reader = WordsEncoder(12, 8) if encoder == "words" else make_encoder(encoder, 12, width=8, layers=1)
-    net = make_network(change(SMALL, **changes), reader, n_symbols, depth).eval()
+    symbols = np.arange(5 * depth).reshape(5, depth) % n_symbols
+    net = make_network(change(SMALL, **changes), reader, Codebook(symbols, n_symbols, np.ones(5))).eval()
     assert isinstance(net, Seq2Seq)
     for parameter in net.parameters():
         parameter.data *= 2  # so that symbols differ clearly in probability
@@ -116,13 +119,28 @@ def test_position_within_the_code_matters_only_with_positions() -> None:
         assert torch.equal(one, other) != positions
 
 
-def test_decoder_size_depends_on_symbols_and_not_on_labels() -> None:
-    def size(net: torch.nn.Module) -> int:
-        return sum(p.numel() for name, p in net.named_parameters() if not name.startswith("encoder."))
+def count_weights(net: torch.nn.Module) -> int:
+    """Parameters of all layers but the encoder's."""
+    return sum(p.numel() for name, p in net.named_parameters() if not name.startswith("encoder."))
 
-    more = size(make_seq2seq(n_symbols=200, depth=1)) - size(make_seq2seq(n_symbols=100, depth=1))
-    assert more == 100 * (SMALL.symbol_width + SMALL.symbol_width + 1)  # mlc2seq: two vectors and a bias per label
-    assert size(make_seq2seq(n_symbols=64, depth=3)) - size(make_seq2seq(n_symbols=64, depth=2)) == SMALL.symbol_width
+
+@pytest.mark.parametrize("node_vectors", [False, True])
+def test_output_layers_grow_with_the_labels_only_by_node_vectors(node_vectors: bool) -> None:
+    sizes = {}
+    for n_labels in (1_000, 2_000):
+        V = np.random.default_rng(0).standard_normal((n_labels, 4)).astype(np.float32)
+        codes = fit_codes(V, np.ones(n_labels, np.int32), n_symbols=64, depth=2)
+        for target in ("set", "sequence"):
+            settings = change(SMALL, target=target, node_vectors=node_vectors)
+            sizes[target, n_labels] = count_weights(make_network(settings, WordsEncoder(12, 8), codes))
+    assert sizes["sequence", 2_000] == sizes["sequence", 1_000]
+    added = sizes["set", 2_000] - sizes["set", 1_000]
+    assert added == (1_000 * 8 if node_vectors else 0)  # a vector of the width of the encoder for each code
+
+
+def test_mlc2seq_has_two_vectors_and_a_bias_per_label() -> None:
+    more = count_weights(make_seq2seq(n_symbols=200, depth=1)) - count_weights(make_seq2seq(n_symbols=100, depth=1))
+    assert more == 100 * (SMALL.symbol_width + SMALL.symbol_width + 1)
 
 
 def test_target_sequences_are_the_codes_in_order_up_to_max_labels() -> None:
@@ -315,43 +333,65 @@ def test_label_scores_of_several_trees_are_the_mean(encoder: str, decoding: str,
 # The set network
 
 
-def make_set_network(depth: int) -> SetNetwork:
-    torch.manual_seed(1)
-    net = SetNetwork(WordsEncoder(12, 8), 3, depth, hidden=6).eval()
+def make_set_network(trie: CodeTrie, node_vectors: bool = False, seed: int = 1) -> SetNetwork:
+    torch.manual_seed(seed)
+    n_vectors = len(trie.symbol) - int(trie.level_start[2]) if node_vectors else 0
+    net = SetNetwork(WordsEncoder(12, 8), 3, trie.depth, hidden=6, n_vectors=n_vectors).eval()
     for layer in net.output_layers:
         torch.nn.init.normal_(layer.bias)
+    if net.node_vectors is not None:
+        torch.nn.init.normal_(net.node_vectors.weight)
     return net
 
 
+def score_child(net: SetNetwork, h: torch.Tensor, trie: CodeTrie, prior: Any, code: list[int], d: int) -> tuple[int, float]:
+    """The node of the first d + 1 symbols of a code, and its logit for one text vector, from the definition."""
+    node = 0
+    for symbol in code[: d + 1]:
+        node = int(trie.find_children(np.array([node]), np.array([symbol]))[0])
+    z = net.score_symbols(h[None], np.array([0]), np.array([code[:d]], np.int64).reshape(1, -1))[0, code[d]] + prior[node]
+    if net.node_vectors is not None and d > 0:
+        z = z + h @ net.node_vectors.weight[node - trie.level_start[2]]
+    return node, z
+
+
+@pytest.mark.parametrize("node_vectors", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_probabilities_are_products_along_the_codes(depth: int) -> None:
+def test_probabilities_are_products_along_the_codes(depth: int, node_vectors: bool) -> None:
     random = np.random.default_rng(depth)
-    codes = Codebook(random.integers(0, 3, (9, depth)), 3, random.integers(1, 5, 9))
     Y = sp.csr_array((random.random((30, 9)) < 0.3).astype(np.float32))
-    net, targets = make_set_network(depth), BranchTargets.build(codes.trie, Y)
-    H = net.embed(WORD_VECTORS)
-    expected = np.zeros((4, 9))
-    for i, label in product(range(4), range(9)):
-        code, log_probability, node = codes.symbols[label].astype(np.int64), 0.0, 0
-        for d in range(depth):
-            z = net.score_symbols(H[i : i + 1], np.array([0]), code[None, :d])[0, code[d]]
-            is_only = d > 0 and codes.trie.mask_symbols(np.array([node])).sum() == 1
-            node = int(codes.trie.find_children(np.array([node]), code[d : d + 1])[0])
-            log_probability += 0 if is_only else float(logsigmoid(z + targets.prior[node]))
-        leaf = codes.trie.find_leaves(code[None])[0]
-        expected[i, label] = np.exp(log_probability) * codes.trie.histograms[[leaf]].toarray()[0, label]
-    search = TrieSearch.build(codes.trie, extract_part(export_network(net), "net."), targets.prior)
-    best = search_tries([search], [H.numpy()], 9, beam=1)
-    assert best.scores == pytest.approx(np.take_along_axis(expected, best.ids, 1), rel=1e-4)
+    searches, vectors, expected = [], [], []
+    for seed in (1, 2):  # two trees
+        codes = Codebook(random.integers(0, 3, (9, depth)), 3, random.integers(1, 5, 9))
+        trie, prior = codes.trie, BranchTargets.build(codes.trie, Y).prior
+        net = make_set_network(trie, node_vectors, seed)
+        H, probabilities = net.embed(WORD_VECTORS), np.zeros((4, 9))
+        for i, label in product(range(4), range(9)):
+            code, log_probability, above = codes.symbols[label].tolist(), 0.0, 0
+            for d in range(depth):
+                node, z = score_child(net, H[i], trie, prior, code, d)
+                is_only = d > 0 and trie.mask_symbols(np.array([above])).sum() == 1
+                log_probability += 0 if is_only else float(logsigmoid(torch.as_tensor(z)))
+                above = node
+            leaf = trie.find_leaves(np.array([code]))[0]
+            probabilities[i, label] = np.exp(log_probability) * trie.histograms[[leaf]].toarray()[0, label]
+        searches.append(TrieSearch.build(trie, extract_part(export_network(net), "net."), prior))
+        vectors.append(H.numpy())
+        expected.append(probabilities)
+    best = search_tries(searches[:1], vectors[:1], 9, beam=1)
+    assert best.scores == pytest.approx(np.take_along_axis(expected[0], best.ids, 1), rel=1e-4)
     assert sorted(best.ids[0].tolist()) == list(range(9)) and (np.diff(best.scores) <= 0).all()
-    two = search_tries([search, search], [H.numpy()] * 2, 9, beam=1)
-    assert two.scores == pytest.approx(best.scores)
-    assert search_tries([search], [H.numpy()], 1, beam=9).ids.tolist() == best.ids[:, :1].tolist()
+    assert search_tries(searches[:1], vectors[:1], 1, beam=9).ids.tolist() == best.ids[:, :1].tolist()
+    both = search_tries(searches, vectors, 9, beam=9)
+    assert both.scores == pytest.approx(np.take_along_axis(np.mean(expected, axis=0), both.ids, 1), rel=1e-4)
+    assert np.abs(expected[0] - expected[1]).max() > 0.01  # the trees differ
 
 
-def test_set_loss_computed_by_hand() -> None:
+@pytest.mark.parametrize("node_vectors", [False, True])
+def test_set_loss_computed_by_hand(node_vectors: bool) -> None:
     Y = sp.csr_array(np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]], np.float32))
-    net, trie, targets = make_set_network(2), CODES.trie, BranchTargets.build(CODES.trie, Y)
+    targets = BranchTargets.build(CODES.trie, Y)
+    net = make_set_network(CODES.trie, node_vectors)
     H, total = net.embed(WORD_VECTORS[:3]), 0.0
     children = {(): [(0,), (2,)], (0,): [(0, 0), (0, 2)], (2,): [(2, 1), (2, 2)]}
     for i in range(3):
@@ -359,15 +399,42 @@ def test_set_loss_computed_by_hand() -> None:
         for prefix, longer in children.items():
             if not any(code[: len(prefix)] == prefix for code in true):
                 continue
-            logits = net.score_symbols(H[i : i + 1], np.array([0]), np.array([prefix], np.int64).reshape(1, -1))[0]
             for child in longer:
-                node = 0
-                for symbol in child:
-                    node = int(trie.find_children(np.array([node]), np.array([symbol]))[0])
-                z = logits[child[-1]] + targets.prior[node]
+                _, z = score_child(net, H[i], CODES.trie, targets.prior, list(child), len(prefix))
                 is_true = any(code[: len(child)] == child for code in true)
-                total -= float(logsigmoid(z if is_true else -z))
+                total -= float(logsigmoid(torch.as_tensor(z if is_true else -z)))
     assert float(targets.loss(net, WORD_VECTORS[:3], np.arange(3))) == pytest.approx(total / 3, rel=1e-5)
+
+
+def test_gradients_of_node_scores_equal_those_of_torch() -> None:
+    random, table = np.random.default_rng(0), SparseEmbedding(4, 3, std=1)
+    rows, nodes, weights = random.integers(0, 2, 9), random.integers(0, 4, 9), torch.from_numpy(random.random(9)).float()
+    with torch.enable_grad():
+        H = torch.randn(2, 3, requires_grad=True)
+        (score_nodes(H, table, rows, nodes) * weights).sum().backward()
+        V, again = table.weight.detach().clone().requires_grad_(), H.detach().clone().requires_grad_()
+        ((again[rows] * V[nodes]).sum(1) * weights).sum().backward()
+    used, grad = sum_gradient(table.take_gradient())
+    assert H.grad is not None and torch.allclose(H.grad, again.grad, atol=1e-6)
+    assert V.grad is not None and torch.allclose(grad, V.grad[used], atol=1e-6)
+
+
+def test_a_network_starts_at_the_cosine_of_text_and_centroid() -> None:
+    random = np.random.default_rng(0)
+    X = sp.random_array((60, 40), density=0.2, dtype=np.float32, rng=1).tocsr()
+    X = sp.csr_array(X / np.linalg.norm(X.toarray(), axis=1)[:, None])
+    Y = sp.csr_array((random.random((60, 12)) < 0.2).astype(np.float32))
+    codes = Codebook(np.array(list(product(range(4), range(3)))), 4, np.asarray(Y.sum(0)).astype(int))
+    targets = BranchTargets.build(codes.trie, Y)
+    net = SetNetwork(WordsEncoder(40, 4096, std=1.0), 4, 2, hidden=6, n_vectors=12).eval()
+    start_from_centroids(net, X, targets)
+    assert net.node_vectors is not None
+    found = net.embed(X).numpy() @ net.node_vectors.weight.numpy().T
+    centroids = (Y.T @ X).toarray()[codes.trie.label]
+    centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
+    expected = 20 * (X @ (centroids - centroids.mean(0)).T)
+    assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > 0.98
+    assert np.polyfit(expected.ravel(), found.ravel(), 1)[0] == pytest.approx(1, abs=0.1)
 
 
 def test_prior_is_the_log_odds_in_the_training_data() -> None:

@@ -484,7 +484,7 @@ def test_a_collapse_stops_training_after_some_epochs(monkeypatch: pytest.MonkeyP
     with pytest.raises(LongtailError, match=r"after 2 epochs.*only 10 % of them have it.*collapse_epochs=0"):
         train_net(epochs=4, collapse_epochs=2, metric=lambda: bad)
     for values, epochs in (([bad] * 4, 0), ([bad, good, bad, bad], 2), ([bad, bad, good, good], 3)):
-        _, run = train_net(epochs=4, collapse_epochs=epochs, metric=lambda values=iter(values): next(values))
+        _, run = train_net(epochs=4, collapse_epochs=epochs, metric=iter(values).__next__)
         assert run.epoch == 4
     monkeypatch.setattr(loop, "_MIN_COLLAPSE_STEPS", 100)
     assert train_net(epochs=4, collapse_epochs=2, metric=lambda: bad)[1].history[-1]["P@1"] == pytest.approx(10)

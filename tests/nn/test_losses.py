@@ -161,7 +161,8 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", ["bce", "softmax"])
-def test_scores_of_all_labels_are_never_in_memory(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_all_labels_are_not_in_memory_if_they_are_many(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "MAX_KEPT_SCORES", 37 * 101 - 1)
     n, n_labels, block = 37, 101, 10
     parts, Y = batch(2, n, n_labels, 3)
     blocks: list[tuple[slice, tuple[int, ...]]] = []
@@ -178,6 +179,28 @@ def test_scores_of_all_labels_are_never_in_memory(kind: str, monkeypatch: pytest
     assert [part.start for part, _ in blocks] == list(range(0, n_labels, block)) * passes
     assert {shape for _, shape in blocks} == {(n, block), (n, n_labels % block)}
     assert largest.n < n * n_labels / 3  # the positive pairs, or a block, but not all scores
+
+
+def test_few_scores_are_kept_for_the_second_pass_of_a_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, Y = batch(2, 37, 101, 3)
+    found, n_blocks = [], []
+    for most in (37 * 101, 0):
+        blocks: list[int] = []
+
+        def spy(*arguments: Any, blocks: list[int] = blocks) -> Any:
+            for one in iterate_blocks(*arguments):
+                blocks.append(1)
+                yield one
+
+        monkeypatch.setattr(losses, "iterate_blocks", spy)
+        monkeypatch.setattr(losses, "MAX_KEPT_SCORES", most)
+        inputs = [part.detach().clone().requires_grad_() for part in parts]
+        value = full_loss("softmax", *inputs, list_positives(Y), 10)
+        value.backward()  # type: ignore[no-untyped-call]
+        found.append([value.detach(), *(part.grad for part in inputs)])
+        n_blocks.append(len(blocks))
+    assert n_blocks == [11, 22]
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 def test_each_block_has_its_own_positives() -> None:

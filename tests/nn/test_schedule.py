@@ -7,7 +7,7 @@ from math import floor
 import pytest
 
 from longtail.errors import SettingError
-from longtail.nn.schedule import SCHEDULES, get_schedule, linear, slanted
+from longtail.nn.schedule import SCHEDULES, add_warm_up, get_schedule, linear, slanted
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,7 @@ def test_warm_linear_equals_aplc_xlnet(warm_up: int) -> None:
     for t in range(steps + 1):
         expected = t / warm_up if t < warm_up else (steps - t) / (steps - warm_up)
         assert linear(t / steps, warm_up / steps) == pytest.approx(expected, abs=1e-12)
+        assert get_schedule(add_warm_up("linear", warm_up / steps))(t / steps) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -52,3 +53,5 @@ def test_factors_are_from_0_to_1_and_reach_1(name: str) -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(SettingError, match=r'there is no schedule "cosin"\. Did you mean "cosine"'):
         get_schedule("cosin")
+    with pytest.raises(SettingError, match=r'there is no schedule "slanted after 0\.2"'):
+        get_schedule(add_warm_up("slanted", 0.2))

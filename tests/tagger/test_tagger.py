@@ -64,6 +64,20 @@ def test_settings_for_texts_do_not_fit_feature_vectors(vectors: Dataset) -> None
     Tagger("ovr", preset="paper").fit(vectors)  # a preset may have settings for texts
 
 
+def test_vectors_as_they_are(train: Dataset, vectors: Dataset, tmp_path: Path) -> None:
+    for normalise in (True, False):
+        tagger = Tagger("ovr", normalise=normalise).fit(vectors)
+        seen = tagger.pipeline.encode(vectors.X).X
+        lengths = np.sqrt(seen.multiply(seen).sum(axis=1))
+        assert np.allclose(lengths[lengths > 0], 1) == normalise
+        assert normalise or (seen != vectors.X).nnz == 0
+        tagger.save(tmp_path / str(normalise))
+        assert longtail.load(tmp_path / str(normalise)).predict(vectors.X) == tagger.predict(vectors.X)
+    with pytest.raises(SettingError, match='the setting "normalise" is for feature vectors'):
+        Tagger("ovr", normalise=False).fit(train)
+    assert Tagger("neuralxc", preset="paper").pipeline.extractor.normalise is False  # type: ignore[union-attr]
+
+
 def test_a_failed_fit_leaves_the_tagger_as_it_was(train: Dataset, vectors: Dataset) -> None:
     tagger = Tagger("ovr").fit(train)
     before, model, features = tagger.predict(train.inputs), tagger.model, tagger.features

@@ -10,11 +10,24 @@ from numpy.typing import NDArray
 
 from longtail.csr import check_features
 from longtail.progress import SILENT, Progress
-from longtail.settings import Settings
+from longtail.settings import Settings, setting, settings
 
 
-class Normaliser(Settings):
-    """Feature vectors -> the same vectors scaled to length 1; zero vectors stay zero. Nothing is fitted.
+@settings
+class VectorSettings(Settings):
+    """Settings of feature vectors that are given."""
+
+    normalise: bool = setting(
+        "Scale each feature vector to length 1. false: vectors as they are. TF-IDF vectors of texts always have length 1.",
+        default=True,
+        paper="false (NeuralXC)",
+    )
+
+
+class Normaliser(VectorSettings):
+    """Feature vectors -> the same vectors scaled to length 1, unless ``normalise`` is false. Nothing is fitted.
+
+    Zero vectors stay zero.
 
     >>> Normaliser().transform(sp.csr_array([[3.0, 4.0]])).toarray().round(2).tolist()
     [[0.6000000238418579, 0.800000011920929]]
@@ -25,8 +38,10 @@ class Normaliser(Settings):
         return self.transform(X)
 
     def transform(self, X: sp.csr_array) -> sp.csr_array:
-        """Divide each row by its length."""
+        """Divide each row by its length, or return the rows as they are."""
         X = check_features(X)
+        if not self.normalise:
+            return X
         squares = sp.csr_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
         lengths = np.sqrt(squares.sum(axis=1))
         lengths[lengths == 0] = 1

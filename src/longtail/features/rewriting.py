@@ -12,9 +12,7 @@ from longtail.features.words import WORD, align_text, find_words, is_unspaced
 from longtail.kernels import Ints, Longs
 
 _MAX_CACHED = 1 << 20  # distinct words
-_MIN_RARE_SHARE = 0.15  # with fewer rare words, subwords gain at most a point for more than twice the time
-_MAX_WORDS_PER_TEXT = 25  # distinct; texts of 60 and more become worse with subwords
-_MAX_SUBWORD_WEIGHT = 3.0
+_MIN_SUBWORD_WEIGHT, _MAX_SUBWORD_WEIGHT = 1.0, 3.0
 
 
 class Term(NamedTuple):
@@ -94,18 +92,15 @@ def estimate_rare_share(df: Ints) -> float:
     return float(df[df <= 2].sum() / max(df.sum(), 1))
 
 
-def choose_subword_weight(df: Ints, n_texts: int) -> float:
-    """Choose how much a block of subwords should count next to words of norm 1; 0 if it does not pay.
-
-    It pays for short texts with many rare words, in any language. In long texts other words make up for the rare ones.
+def choose_subword_weight(df: Ints) -> float:
+    """Choose how much a block of subwords counts next to words of norm 1: the more, the more words of a text are rare.
 
     :param df: [n_words] Number of texts in which each word of the corpus occurs.
 
-    >>> choose_subword_weight(np.array([1] * 20 + [2] * 5 + [10] * 6), n_texts=10)
-    3.0
+    >>> choose_subword_weight(np.array([1] * 20 + [2] * 5 + [10] * 6)), choose_subword_weight(np.array([10, 20]))
+    (3.0, 1.0)
     """
-    rare, words_per_text = estimate_rare_share(df), df.sum() / n_texts
-    return min(10 * rare, _MAX_SUBWORD_WEIGHT) if rare >= _MIN_RARE_SHARE and words_per_text <= _MAX_WORDS_PER_TEXT else 0.0
+    return float(np.clip(10 * estimate_rare_share(df), _MIN_SUBWORD_WEIGHT, _MAX_SUBWORD_WEIGHT))
 
 
 def make_subwords(word: str, length: int = 5) -> tuple[Term, ...]:

@@ -2,8 +2,8 @@
 
 - Characters are normalised to NFKC, so that "é" is one character however it was typed, and "ﬁ" is "fi".
 - Non-ASCII punctuation becomes a space. Combining marks stay, as the vowels of Hindi or Tamil are marks.
-- Chinese, Japanese, Thai and other scripts have no spaces between words. There, all pairs of neighbouring characters count as
-  words: 東京大学 is read as 東京 京大 大学.
+- Chinese, Japanese, Thai and other scripts have no spaces between words. There, all pairs of neighbouring characters count
+  as words: 東京大学 is read as 東京 京大 大学.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def align_text(text: str) -> tuple[str, Longs, Longs]:
         return text.lower(), places, places + 1
     simple = _simplify(text)
     bounds = [i for i, character in enumerate(text) if i == 0 or not _joins_previous(character)] + [len(text)]
-    lengths = [len(_simplify(text[start:end])) for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    lengths = [len(_simplify(text[start:end])) for start, end in pairwise(bounds)]
     starts, ends = np.repeat(bounds[:-1], lengths), np.repeat(bounds[1:], lengths)  # of each character of ``simple``
     parts: list[Longs] = []  # the characters of ``simple`` that the normalised text consists of
     done = 0
@@ -110,6 +111,6 @@ def _separate_pairs(run: re.Match[str]) -> str:
 
 def _find_pairs(run: str) -> list[tuple[int, int]]:
     """Return where each pair of neighbouring characters starts and ends; a character has its combining marks with it."""
-    starts = range(len(run)) if run.isalpha() else [i for i, letter in enumerate(run) if not i or not _joins_previous(letter)]
-    bounds = [*starts, len(run)]
+    has_marks = not run.isalpha()
+    bounds = [i for i, letter in enumerate(run) if i == 0 or not (has_marks and _joins_previous(letter))] + [len(run)]
     return list(zip(bounds[:-2], bounds[2:], strict=True)) or [(0, len(run))]

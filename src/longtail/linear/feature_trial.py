@@ -1,8 +1,9 @@
 """Which features suit the texts: chosen on held-out training data.
 
 The settings that are None are tried one after the other, each with one alternative to its default. An alternative is kept
-if it is better, and then the next is tried in addition to it. In long texts nothing is tried: their many pairs of words,
-words of a single text and subwords hide the words that matter, and need several times the time and memory.
+if it is better, and then the next is tried in addition to it. Subwords must be clearly better, as they make training and the
+model several times as large. In long texts nothing is tried: their many pairs of words, words of a single text and subwords
+hide the words that matter, and need several times the time and memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
+MIN_GAINS = {"subwords": 1.01}  # ratio of scores that an alternative must reach; others: any gain
 
 
 def choose_features(
@@ -60,16 +62,15 @@ def choose_features(
     for name, value in alternatives:
         found = score({**chosen, name: value})
         tried.append(f"{name}={value:.3g}: {found:.2f}")
-        if found > best:
+        if found > MIN_GAINS.get(name, 1.0) * best:
             chosen[name], best = value, found
     final = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
     return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
 
 
 def _list_alternatives(words: TextFeatures, texts: Sequence[str]) -> dict[str, Any]:
-    """The alternative to each default. Subwords are tried only in short texts with many rare words."""
+    """The alternative to each default."""
     df = words.words.word_df
     if words.analyser is not None:  # stems are less rare than words, but subwords help next to them, too
         df = np.fromiter(count_words(texts).values(), np.int32)
-    weight = choose_subword_weight(df, len(texts))
-    return {"min_df": 1, **({"subwords": weight} if weight else {}), "ngrams": 2}
+    return {"min_df": 1, "subwords": choose_subword_weight(df), "ngrams": 2}

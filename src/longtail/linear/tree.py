@@ -139,22 +139,24 @@ class LinearTree:
         """The inverse of ``state``."""
         return cls(LabelTree(state["n_children"], state["label"]), TreeWeights.from_state(state))
 
-    def slopes(self, x: sp.csr_array, label: int, loss: str) -> tuple[Doubles, float, float]:
+    def slopes(self, x: sp.csr_array, label: int, loss: str, origin: Doubles | None = None) -> tuple[Doubles, float, float]:
         """The slope of log P(label) for each feature of one sample (integrated gradients, Sundararajan et al. 2017).
 
-        A slope is the mean gradient on the straight line from a sample without features to x. Margins are linear on this
-        line, so the mean gradient of a node is the secant of its link function, and Σ x · slopes is exactly the difference
-        of the log-probabilities at both ends.
+        A slope is the mean gradient on the straight line from the origin to x. Margins are linear on this line, so the
+        mean gradient of a node is the secant of its link function, and Σ (x − origin) · slopes is exactly the difference of
+        the log-probabilities at both ends.
 
-        :returns: The slopes [nnz], log P(label) for x, and log P(label) without features.
+        :param origin: [nnz] Values of the features of x at the start of the line. None: zeros, a sample without features.
+        :returns: The slopes [nnz], log P(label) for x, and log P(label) at the origin.
         """
         slopes, value, empty = np.zeros(x.nnz), 0.0, 0.0
         node = int(np.flatnonzero(self.tree.label == label)[0])
         while node > 0:
             parent = int(self.tree.parent[node])
             weights = self.weights.get_child_weights(parent, node - int(self.tree.first_child[parent]), x.indices)
-            start = float(self.weights.bias[node])
-            end = start + float(weights @ x.data)
+            bias = float(self.weights.bias[node])
+            start = bias if origin is None else bias + float(weights @ origin)
+            end = bias + float(weights @ x.data)
             slopes += weights * compute_secant_slope(lambda margin: log_probability(margin, LINKS[loss]), start, end)
             value, empty = value + log_probability(end, LINKS[loss]), empty + log_probability(start, LINKS[loss])
             node = parent

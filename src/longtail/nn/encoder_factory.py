@@ -15,7 +15,7 @@ import torch
 
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS, find_pretrained_folder
-from longtail.nn.encoders import HEAD_DIM, BagEncoder, RecurrentEncoder, TextEncoder, TransformerEncoder
+from longtail.nn.encoders import BagEncoder, RecurrentEncoder, TextEncoder, TransformerEncoder, count_heads
 from longtail.nn.hugging_face import load_hugging_face, make_hugging_face
 from longtail.state import State
 
@@ -43,14 +43,13 @@ def make_untrained(kind: str, n_tokens: int, width: int, layers: int, token_widt
     if kind == "transformer":
         return TransformerEncoder(n_tokens, width, layers)
     sizes = {"vocab_size": n_tokens, "d_model": width, "n_layer": layers, "d_inner": 4 * width}
-    return make_hugging_face({"model_type": "xlnet", **sizes, "n_head": max(width // HEAD_DIM, 1), "dropout": 0.0})
+    return make_hugging_face({"model_type": "xlnet", **sizes, "n_head": count_heads(width), "dropout": 0.0})
 
 
 def check_size(width: int, layers: int) -> None:
     """Refuse sizes that an encoder from scratch cannot have."""
-    if width < 2 or width % 2 or (width > HEAD_DIM and width % HEAD_DIM) or layers < 1:
-        hint = f"It needs at least one layer and an even width; a width above {HEAD_DIM} must be a multiple of {HEAD_DIM}"
-        raise SettingError(f"an encoder of {layers} layers and width {width}", hint=hint)
+    if width < 2 or width % 2 or layers < 1:
+        raise SettingError(f"an encoder of {layers} layers and width {width}", hint="It needs a layer and an even width")
 
 
 def load_pretrained(name: str, dropout: float = 0.0) -> TextEncoder:

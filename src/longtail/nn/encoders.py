@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -20,7 +21,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
 from longtail.nn.sparse_embedding import SparseEmbedding
 
-HEAD_DIM = 64  # of an attention head
+HEAD_DIM = 64  # of an attention head, or a little more where that does not divide the width
 ENCODE_BATCH, ENCODE_TOKENS = 256, 4096  # maximum of a batch that needs no gradient; larger ones leave the CPU's cache
 
 
@@ -78,7 +79,10 @@ class BagEncoder(TextEncoder):
 
     def encode(self, rows: TokenRows) -> Tensor:
         """One vector per text [B, width], computed without padding and without one vector per token."""
-        bags = weigh_tokens(rows, len(self.table.weight), self.idf)
+        return self.sum_vectors(weigh_tokens(rows, len(self.table.weight), self.idf))
+
+    def sum_vectors(self, bags: sp.csr_array) -> Tensor:
+        """The sums of token vectors [B, width] with these weights [B, n_tokens]."""
         return self.table.bag(bags.indptr, bags.indices, bags.data)
 
 
@@ -127,7 +131,7 @@ class _TransformerBlock(torch.nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.heads = max(width // HEAD_DIM, 1)
+        self.heads = count_heads(width)
         self.norm, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
         self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
         self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
@@ -140,6 +144,15 @@ class _TransformerBlock(torch.nn.Module):
         x = x + self.out(attended.transpose(1, 2).reshape(B, T, width))
         out: Tensor = x + self.down(gelu(self.up(self.norm2(x))))
         return out  # [B, T, width]
+
+
+def count_heads(width: int) -> int:
+    """Number of attention heads of a width: each has 64 dimensions, or the next number above it that divides the width.
+
+    >>> count_heads(256), count_heads(200), count_heads(50)
+    (4, 2, 1)
+    """
+    return next(n for n in range(max(width // HEAD_DIM, 1), 0, -1) if width % n == 0)
 
 
 def _embed_tokens(table: SparseEmbedding, ids: Tensor, mask: Tensor) -> Tensor:

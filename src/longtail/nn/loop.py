@@ -286,8 +286,8 @@ def _check_collapse(run: TrainingRun, plan: LoopPlan) -> None:
     enough = run.epoch >= plan.collapse_epochs and run.epoch * plan.steps >= _MIN_COLLAPSE_STEPS
     if plan.collapse_epochs and enough and run.is_collapsed and "P@1" in run.history[-1]:
         found = (
-            f"training has collapsed: after {run.epoch} epochs, almost all held-out samples get the same first label, and only"
-            f" {run.history[-1]['P@1']:.0f} % of them have it"
+            f"training has collapsed: after {run.epoch} epochs, almost all held-out samples get the same first label, and"
+            f" only {run.history[-1]['P@1']:.0f} % of them have it"
         )
         hint = "Use another learning rate, preset or method; or set collapse_epochs=0 to continue in spite of it"
         raise LongtailError(found, hint=hint)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
 LABELS_PER_BLOCK = 8192  # whose scores are in memory at a time
+MAX_KEPT_SCORES = 2**24  # scores of a batch for all labels that are kept between two passes: 64 MB
 
 Positives = tuple[Tensor, Tensor]  # rows of the batch, ascending, and labels: one pair per positive label of a sample
 
@@ -104,21 +105,27 @@ class _FullBce(_FullLoss):
 
 
 class _FullSoftmax(_FullLoss):
-    """Cross-entropy of each positive label under a softmax over all labels. The first of two passes sums the denominator."""
+    """Cross-entropy of each positive label under a softmax over all labels. The first of two passes sums the denominator.
+
+    The second pass uses the scores of the first again if they are few enough to be kept in memory.
+    """
 
     @staticmethod
     def forward(ctx: Any, H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int) -> Tensor:
         total, to_H, to_V, to_bias = _start_gradients(H, V, bias)
         n_true = torch.bincount(true[0], minlength=len(H)).to(H.dtype)  # [B]
         log_sum = torch.full((len(H),), -torch.inf, device=H.device)
-        for _, z, at in iterate_blocks(H, V, bias, true, block):
+        blocks = iterate_blocks(H, V, bias, true, block)
+        kept = list(blocks) if len(H) * len(V) <= MAX_KEPT_SCORES else None
+        for _, z, at in kept or blocks:
             log_sum = torch.logaddexp(log_sum, torch.logsumexp(z, 1))
             total -= z[at].sum()
         total += (n_true * log_sum).sum()
-        for part, z, at in iterate_blocks(H, V, bias, true, block):
-            gradient = (z - log_sum[:, None]).exp_() * n_true[:, None]  # [B, block]
-            gradient[at] -= 1
-            _add_gradients(gradient / len(H), part, H, V, to_H, to_V, to_bias)
+        shift, weight = log_sum[:, None], n_true[:, None] / len(H)
+        for part, z, at in kept or iterate_blocks(H, V, bias, true, block):
+            gradient = z.sub_(shift).exp_().mul_(weight)  # [B, block]
+            gradient[at] -= 1 / len(H)
+            _add_gradients(gradient, part, H, V, to_H, to_V, to_bias)
         ctx.save_for_backward(to_H, to_V, to_bias)
         return total / len(H)
 

@@ -41,9 +41,7 @@ _MIN_TOKENS = 2 + N_END_TOKENS  # of a text: a word to predict, one to predict i
 class PretrainSettings(TrainingSettings):
     """Settings of pretraining."""
 
-    width: int = setting(
-        "Dimension of the XLNet's vectors: even, and above 64 a multiple of 64.", default=256, positive=True
-    )
+    width: int = setting("Dimension of the XLNet's vectors, even.", default=256, positive=True)
     layers: int = setting("Number of layers of the XLNet.", default=2, positive=True)
     max_length: int = setting("Maximum number of tokens of a text that are read.", default=256, minimum=_MIN_TOKENS)
     n_pieces: int | None = setting(

@@ -45,12 +45,27 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
+WARM_SCHEDULES = {"linear": linear, "cosine": cosine}  # whose warm-up can be set
+
+
 def get_schedule(name: str) -> Schedule:
-    """Return the schedule of a name.
+    """Return the schedule of a name, which ``add_warm_up`` may have extended.
 
     >>> get_schedule("linear")(0.25), get_schedule("slanted")(0.1), get_schedule("warm-cosine")(0.05)
     (0.75, 1.0, 0.5)
     """
+    base, _, warm_up = name.partition(" after ")
+    if warm_up and base in WARM_SCHEDULES:
+        return partial(WARM_SCHEDULES[base], warm_up=float(warm_up))
     if name not in SCHEDULES:
         raise SettingError(f'there is no schedule "{name}"', hint=suggest(name, SCHEDULES))
     return SCHEDULES[name]
+
+
+def add_warm_up(name: str, warm_up: float) -> str:
+    """The name of a schedule of ``WARM_SCHEDULES`` whose factor first rises from 0 to 1, in this share of the steps.
+
+    >>> get_schedule(add_warm_up("linear", 0.5))(0.25)
+    0.5
+    """
+    return f"{name} after {warm_up}" if warm_up else name

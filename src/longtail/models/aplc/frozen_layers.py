@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from longtail.errors import SettingError
+from longtail.features.bags import weigh_tokens
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows, hash_file
 from longtail.kernels import Longs
-from longtail.nn.encoders import ENCODE_BATCH, ENCODE_TOKENS, TextEncoder, encode_texts, find_layers
+from longtail.nn.encoders import ENCODE_BATCH, ENCODE_TOKENS, BagEncoder, TextEncoder, encode_texts, find_layers
 from longtail.nn.hugging_face import HuggingFaceEncoder
 
 Fill = Callable[[NDArray[Any]], None]  # writes into an array
@@ -114,6 +115,9 @@ def prepare_texts(
 
     The output of the frozen part is stored in a temporary file, or in the folder ``cache``, where later runs find it.
     """
+    if isinstance(encoder, BagEncoder) and trained is encoder:
+        bags = weigh_tokens(rows, len(encoder.table.weight), encoder.idf)  # once, not in each epoch
+        return TrainingTexts(rows.lengths, lambda some: encoder.sum_vectors(bags[some]))
     if trained is encoder:
         return TrainingTexts(rows.lengths, lambda some: encoder.encode(rows[some]))
     device = next(encoder.parameters()).device

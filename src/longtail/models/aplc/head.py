@@ -25,7 +25,7 @@ from longtail.models.aplc.partition import ClusterLogOdds, Partition, compute_cl
 from longtail.nn.losses import LABELS_PER_BLOCK, Positives, iterate_blocks
 from longtail.topk import TopK
 
-_NORMALISATIONS = ("sample", "global")
+_NORMALISATIONS = ("batch", "sample", "global")
 
 
 def chain_logits(a: Tensor, b: Tensor) -> Tensor:
@@ -95,8 +95,8 @@ class AplcHead(torch.nn.Module):
         :param log_odds: Where the biases start. None: there are no biases, as in the paper.
         :param cluster_negatives: Whether the logit of a tail in which a sample has no label gets the target 0 (as in the
             authors' code), or no term in the loss (as in eq. 5).
-        :param normalise: "sample" divides the loss of each sample by the number of its terms and averages over samples (as
-            in the authors' code); "global" divides by the number of all terms (eq. 5).
+        :param normalise: "batch" averages the loss over samples; "sample" first divides that of each sample by the number of
+            its terms (as in the authors' code); "global" divides by the number of all terms (eq. 5).
         :param block: Labels whose logits are in memory at a time.
         """
         if normalise not in _NORMALISATIONS:
@@ -117,7 +117,7 @@ class AplcHead(torch.nn.Module):
             self.register_buffer(name, torch.from_numpy(array.astype(np.int64)), persistent=False)
 
     def loss(self, H: Tensor, true: Positives) -> Tensor:
-        """The mean cross-entropy over the labels of the head and of the tails in which a sample has a label. H: [B, d].
+        """The cross-entropy over the labels of the head and of the tails in which a sample has a label. H: [B, d].
 
         In float32, also under autocast: half precision is too coarse for sums over many labels.
         """
@@ -145,6 +145,8 @@ class AplcHead(torch.nn.Module):
 
     def _weight_terms(self, touched: Tensor) -> Tensor:
         """The weight of each loss term of a sample [B]. touched: [B, K] whether it has a label in each tail."""
+        if self.normalise == "batch":
+            return torch.full((len(touched),), 1 / len(touched), device=touched.device)
         tails = torch.tensor(self.sizes[1:], device=touched.device, dtype=torch.float32)
         n_terms: Tensor = self.sizes[0] + touched.float() @ tails  # L_i of eq. 5
         if self.cluster_negatives:

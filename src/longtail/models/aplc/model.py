@@ -19,8 +19,9 @@ from longtail.features.tokens import Tokens
 from longtail.kernels import Floats, Longs
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import LOSS_OF_LOG_ODDS, Model, PartWeights, Valid
+from longtail.models.aplc.plan import BAG_ENCODERS
 from longtail.models.aplc.search import ClusterSearch
-from longtail.models.aplc.settings import BAG_ENCODERS, AplcSettings
+from longtail.models.aplc.settings import AplcSettings
 from longtail.nn.saved_encoder import SavedEncoder, encode_bags
 from longtail.progress import Progress
 from longtail.state import State, extract_part
@@ -59,15 +60,15 @@ class Aplc(AplcSettings, Model):
         "best": {},
         "minilm": {
             **{"encoder": "minilm", "trained_layers": 0, "max_length": 128, "hidden": 1024, "epochs": 60},
-            **{"hidden_rate": 0.005, "head_rate": 0.005, "bias": False},
+            **{"hidden_rate": 0.005, "head_rate": 0.005, "bias": False, "normalise": "sample", "clip": 1.0},
         },
         "minilm-tuned": {
             **{"encoder": "minilm", "trained_layers": 2, "head_epochs": 10, "max_length": 96, "hidden": 1024},
-            **{"batch": 32, "epochs": 2, "bias": False},
+            **{"batch": 32, "epochs": 2, "bias": False, "normalise": "sample", "clip": 1.0},
         },
         "paper": {
-            **{"encoder": "xlnet-base-cased", "paper": True, "encoder_dropout": 0.1, "dropout": 0.1, "head_share": None},
-            **{"bias": False, "schedule": "linear", "average": "none", "patience": 0},
+            **{"encoder": "xlnet-base-cased", "paper": True, "encoder_dropout": 0.1, "bias": False, "normalise": "sample"},
+            **{"schedule": "linear", "clip": 1.0, "average": "none", "patience": 0, "holdout": 0.0},
         },
     }
 

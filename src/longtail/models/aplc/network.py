@@ -11,7 +11,8 @@ from longtail.kernels import Ints
 from longtail.models.aplc.frozen_layers import take_trainable
 from longtail.models.aplc.head import AplcHead
 from longtail.models.aplc.partition import ClusterLogOdds, Partition, find_cheapest_partition, partition_by_shares
-from longtail.models.aplc.settings import AplcPlan, AplcSettings
+from longtail.models.aplc.plan import AplcPlan
+from longtail.models.aplc.settings import AplcSettings
 from longtail.nn.encoders import TextEncoder
 from longtail.topk import TopK
 
@@ -29,7 +30,7 @@ class AplcNetwork(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = take_trainable(encoder, settings.trained_layers)
-        self.hidden, self.dropout = torch.nn.Linear(encoder.width, plan.hidden), torch.nn.Dropout(settings.dropout)
+        self.hidden, self.dropout = torch.nn.Linear(encoder.width, plan.hidden), torch.nn.Dropout(plan.dropout)
         self.head = AplcHead(
             plan.hidden,
             partition,
@@ -50,16 +51,14 @@ class AplcNetwork(torch.nn.Module):
 
 
 def partition_labels(label_counts: Ints, n_samples: int, settings: AplcSettings, plan: AplcPlan) -> Partition:
-    """Divide the labels into head and tails: by shares (Table 2), or where a step costs least."""
-    n_tails = plan.n_clusters - 1
+    """Divide the labels into head and tails: by proportions (Table 2), or where a step costs least."""
     if settings.partition == "cheapest":
         return find_cheapest_partition(
             label_counts,
             n_samples,
             d=plan.hidden,
             q=settings.q,
-            max_tails=n_tails,
+            max_tails=len(plan.proportions) - 1,
             max_parameters=settings.max_parameters,
         )
-    head = 1 / plan.n_clusters if settings.head_share is None else settings.head_share
-    return partition_by_shares(label_counts, [head, *[(1 - head) / n_tails] * n_tails] if n_tails else [1.0])
+    return partition_by_shares(label_counts, plan.proportions)

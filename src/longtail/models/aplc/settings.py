@@ -1,54 +1,16 @@
-"""Settings of APLC-XLNet, and the values of those that depend on the data. Importing this does not import torch."""
+"""Settings of APLC-XLNet; ``plan`` has the values of those that depend on the data. Importing this does not import torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
-from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
-from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
+from longtail.features.pretrained import SCRATCH_ENCODERS
+from longtail.models.aplc.plan import BAG_ENCODERS, HEAD_SHARE, PAPER_PLANS, AplcPlan, choose_plan, divide_evenly
+from longtail.nn.schedule import WARM_SCHEDULES
+from longtail.nn.settings import TrainingSettings, nearest_row
 from longtail.settings import setting, settings
-
-BAG_ENCODERS = ("bag", *STATIC_VECTORS)  # means of token vectors; they predict without torch
-
-
-@dataclass(frozen=True, kw_only=True)
-class AplcPlan(TrainingPlan):
-    """The settings of APLC that depend on the data, with their values filled in."""
-
-    hidden: int
-    n_clusters: int
-    max_length: int | None  # None: no maximum
-    token_weights: str
-    hidden_rate: float
-    head_rate: float
-
-
-def _plan(
-    hidden: int, n_clusters: int, max_length: int | None, rates: tuple[float, float, float], batch: int, epochs: int
-) -> AplcPlan:
-    rate, hidden_rate, head_rate = rates
-    return AplcPlan(
-        hidden=hidden,
-        n_clusters=n_clusters,
-        max_length=max_length,
-        token_weights="mean",
-        rate=rate,
-        hidden_rate=hidden_rate,
-        head_rate=head_rate,
-        batch=batch,
-        epochs=epochs,
-    )
-
-
-# Tables 2 and 3, by the number of training samples and of labels; rates of encoder, hidden layer and output layer.
-PAPER_PLANS = {
-    (15_449, 3_956): _plan(768, 2, 512, (5e-5, 1e-4, 2e-3), 12, 8),  # EURLex-4k
-    (1_186_239, 13_330): _plan(768, 2, 256, (5e-5, 1e-4, 2e-3), 48, 8),  # AmazonCat-13k
-    (14_146, 30_938): _plan(768, 2, 512, (1e-5, 1e-4, 1e-3), 12, 6),  # Wiki10-31k
-    (1_779_881, 501_008): _plan(512, 4, 128, (5e-5, 1e-4, 2e-3), 96, 15),  # Wiki-500k
-    (490_449, 670_091): _plan(384, 4, 128, (5e-5, 1e-4, 2e-3), 28, 20),  # Amazon-670k
-}
 
 
 @settings
@@ -65,12 +27,17 @@ class AplcSettings(TrainingSettings):
         "Take the settings that are None from Tables 2 and 3 of the paper, for the corpus of the most similar size.",
         default=False,
     )
-    width: int = setting(
-        "Dimension of an encoder from scratch: even, and above 64 a multiple of 64.", default=256, paper="768", positive=True
+    width: int | None = setting(
+        "Dimension of an encoder from scratch, an even number. None: 512 for bag, 256 for others.",
+        default=None,
+        paper="768",
+        positive=True,
     )
-    layers: int = setting("Number of layers of an encoder from scratch.", default=2, paper="12", positive=True)
-    encoder_dropout: float = setting(
-        "Dropout of a pretrained encoder; slow on CPUs.", default=0.0, paper="0.1", minimum=0, below=1
+    layers: int | None = setting(
+        "Number of layers of an encoder from scratch other than bag. None: 2.", default=None, paper="12", positive=True
+    )
+    encoder_dropout: float | None = setting(
+        "Dropout of a pretrained transformer; slow on CPUs. None: 0.", default=None, paper="0.1", minimum=0, below=1
     )
     trained_layers: int | None = setting(
         "Number of last layers of a pretrained encoder that are trained; those below encode each text once. 0: the encoder"
@@ -109,28 +76,36 @@ class AplcSettings(TrainingSettings):
         positive=True,
     )
     hidden: int | None = setting(
-        "Dimension d_h of the hidden layer. None: 512.", default=None, paper="768, 512 or 384, by corpus", positive=True
+        "Dimension d_h of the hidden layer. None: 512.",
+        default=None,
+        paper="768, 512 or 384, by corpus",
+        positive=True,
     )
-    dropout: float = setting("Dropout after the hidden layer.", default=0.5, paper="0.1", minimum=0, below=1)
+    dropout: float | None = setting(
+        "Dropout after the hidden layer. None: 0.2 for bags, 0.5 for other encoders.",
+        default=None,
+        paper="0.1",
+        minimum=0,
+        below=1,
+    )
     n_clusters: int | None = setting(
-        "Number of label clusters: the head and the tails. None: 2.",
+        "Number of label clusters: the head and the tails. None: as many as proportions, or 2.",
         default=None,
         paper="2, or 4 for many labels",
         positive=True,
     )
     partition: str = setting(
-        "How labels are divided by frequency: share (head_share of them in the head, the others evenly in the tails), or"
-        " cheapest (where a step costs least by eq. 11, in at most n_clusters clusters).",
+        "How labels are divided by frequency: share (by proportions), or cheapest (where a step costs least by eq. 11, in at"
+        " most n_clusters clusters).",
         default="share",
         paper="share",
         choices=("share", "cheapest"),
     )
-    head_share: float | None = setting(
-        "Share of the labels in the head with partition=share. None: as many as in each tail.",
-        default=0.8,
-        paper="None",
-        positive=True,
-        below=1,
+    proportions: str | None = setting(
+        f"Shares of the labels in the head and in each tail with partition=share, as in 0.7,0.2,0.1. None: {HEAD_SHARE} in"
+        " the head and the others evenly in the tails; with paper=true, the same share in each.",
+        default=None,
+        paper="0.5,0.5, or 0.25 four times for many labels",
     )
     max_parameters: int | None = setting(
         "Maximum number of parameters of the output layer (eq. 6) with partition=cheapest. None: any.",
@@ -139,6 +114,19 @@ class AplcSettings(TrainingSettings):
     )
     q: float = setting(
         "Factor by which the dimension falls from each cluster to the next.", default=2.0, paper="2", minimum=1
+    )
+    init: str | None = setting(
+        "Start of the label vectors: pifa (from the centroid of all texts towards that of the label's texts), or random."
+        " None: pifa for bags that have biases, random for other encoders, whose first vectors mean little.",
+        default=None,
+        paper="random",
+        choices=("pifa", "random"),
+    )
+    init_scale: float | None = setting(
+        "Logit that a text at its label's centroid gains with init=pifa, over the mean size of the labels' log-odds. None:"
+        " 1.5, so that it exceeds them.",
+        default=None,
+        positive=True,
     )
     bias: bool = setting(
         "Whether labels and tails have a bias, which starts at their log-odds in the training data.",
@@ -149,13 +137,16 @@ class AplcSettings(TrainingSettings):
         "Train the logit of a tail in which a text has no label towards 0.", default=True, paper="false; its code: true"
     )
     normalise: str = setting(
-        "Normalisation of the loss: sample (by the number of terms of each sample), or global (by that of a batch, eq. 5).",
-        default="sample",
+        "What the loss is divided by: batch (the number of samples), sample (that and the number of terms of each sample),"
+        " or global (the number of terms of all samples, eq. 5). With 100,000 labels, the gradients of the latter two are as"
+        " small as the eps of Adam.",
+        default="batch",
         paper="global; its code: sample",
-        choices=("sample", "global"),
+        choices=("batch", "sample", "global"),
     )
     rate: float | None = setting(
-        "Learning rate of the encoder. None: 0.05 for bags, 0.001 for others from scratch, 0.0001 for pretrained ones.",
+        "Learning rate of the encoder. None: for bags 0.7 over the square root of the dimension and the mean sum of the"
+        " token weights of a text; 0.001 for others from scratch, 0.0001 for pretrained ones.",
         default=None,
         paper="5e-5",
         positive=True,
@@ -164,51 +155,103 @@ class AplcSettings(TrainingSettings):
         "Learning rate of the hidden layer. None: 0.002.", default=None, paper="1e-4", positive=True
     )
     head_rate: float | None = setting(
-        "Learning rate of the output layer. None: 0.002.", default=None, paper="2e-3", positive=True
+        "Learning rate of the output layer. None: 0.003 for bags, 0.002 for others.",
+        default=None,
+        paper="2e-3",
+        positive=True,
     )
     batch: int | None = setting(
         "Texts per batch. None: 16 to 128, by the number of texts.", default=None, paper="12 to 96, by corpus", positive=True
     )
     epochs: int | None = setting(
-        "Maximum number of epochs. None: 20.", default=None, paper="6 to 20, by corpus", positive=True
+        "Maximum number of epochs. None: 20; for bags 5 to 20, by the number of texts.",
+        default=None,
+        paper="6 to 20, by corpus",
+        positive=True,
     )
     schedule: str = "linear"
-    clip: float = 1.0
+    warm_up: float | None = setting(
+        f"Share of the steps at the start in which rates rise from 0 (t_w of eq. 15). None: 0. For the schedules"
+        f" {' and '.join(WARM_SCHEDULES)}.",
+        default=None,
+        paper="0",
+        minimum=0,
+        below=1,
+    )
     cache: str | None = setting(
         "Folder that keeps the tokens of training texts, and the output of layers that are not trained, for later runs.",
         default=None,
     )
 
     def check(self) -> None:
-        """Raise a ``SettingError`` for a value outside its limits, or for values that exclude each other."""
+        """Raise a ``SettingError`` for a value outside its limits, one without effect, or values that exclude each other."""
         super().check()
-        for name, is_set in (("unfreeze", self.unfreeze), ("head_epochs", self.head_epochs)):
-            if self.trained_layers == 0 and is_set:
-                raise SettingError(f"trained_layers=0 cannot be combined with {name}", hint="Leave one of them out")
+        self._refuse_without_effect()
+        if self.init == "pifa" and not self.bias:
+            raise SettingError("init=pifa needs biases", hint="Leave out bias=false, or use init=random")
+        shares = self._parse_proportions()
+        if shares and self.n_clusters not in (None, len(shares)):
+            found = f"n_clusters is {self.n_clusters}, but proportions has {len(shares)} numbers"
+            raise SettingError(found, hint="Leave n_clusters out")
+
+    def _refuse_without_effect(self) -> None:
+        """Refuse settings that change nothing together with the others."""
+        scratch, bag = self.encoder in SCRATCH_ENCODERS, self.encoder in BAG_ENCODERS
+        is_transformer, is_trained = not scratch and not bag, self.trained_layers != 0
+        has_tails = (len(self._parse_proportions() or ()) or self.n_clusters) != 1
+        tuned = "a pretrained transformer that is trained"
+        of_trained_layers = ("trained_layers",) if self.trained_layers else ()  # 0 applies to all pretrained encoders
+        conditions = [
+            Condition(scratch, "an encoder from scratch; the size of others is fixed", ("width", "n_pieces")),
+            Condition(scratch and not bag, "an encoder from scratch that has layers", ("layers",)),
+            Condition(bag, "a bag of tokens", ("token_weights",)),
+            Condition(is_transformer and is_trained, tuned, ("encoder_dropout",)),
+            Condition(is_transformer, tuned, of_trained_layers),
+            Condition(is_trained, "an encoder that is trained, not trained_layers=0", ("unfreeze", "head_epochs", "rate")),
+            Condition(self.partition == "cheapest", "partition=cheapest, which it limits", ("max_parameters",)),
+            Condition(self.partition == "share", "partition=share; cheapest chooses them", ("proportions",)),
+            Condition(has_tails, "two or more clusters", ("q", "cluster_negatives")),
+            Condition(self._choose_init() == "pifa", "label vectors that start at centroids, init=pifa", ("init_scale",)),
+            Condition(self.schedule in WARM_SCHEDULES, f"schedule={' or '.join(WARM_SCHEDULES)}", ("warm_up",)),
+        ]
+        refuse_unused(self, conditions)
+
+    def _parse_proportions(self) -> tuple[float, ...] | None:
+        """The shares of head and tails."""
+        if self.proportions is None:
+            return None
+        try:
+            shares = tuple(float(share) for share in self.proportions.split(","))
+        except ValueError:
+            shares = ()
+        if not shares or not all(share > 0 for share in shares) or abs(sum(shares) - 1) > 1e-6:
+            found = f'proportions is "{self.proportions}"'
+            raise SettingError(found, hint="Give positive numbers that add up to 1, as in 0.7,0.2,0.1")
+        return shares
+
+    def _choose_init(self) -> str:
+        return self.init or ("pifa" if self.encoder in BAG_ENCODERS and self.bias and not self.paper else "random")
 
     def plan(self, n_samples: int, n_seen: int) -> AplcPlan:
         """Fill in the settings that are None: the paper's values, or ours.
 
-        Of ours, only rate, dropout and head_share of a bag were compared, on held-out texts of one corpus with one seed.
-
         :param n_samples: Number of training samples.
         :param n_seen: Number of labels that have training samples.
         """
-        base = nearest_row(PAPER_PLANS, n_samples, n_seen) if self.paper else self._default_plan(n_samples)
+        base = nearest_row(PAPER_PLANS, n_samples, n_seen) if self.paper else choose_plan(self.encoder, n_samples)
+        if self.n_clusters is not None:
+            base = replace(base, proportions=divide_evenly(self.n_clusters, None if self.paper else HEAD_SHARE))
         return AplcPlan(
+            width=self.width or base.width,
             hidden=self.hidden or base.hidden,
-            n_clusters=self.n_clusters or base.n_clusters,
+            proportions=self._parse_proportions() or base.proportions,
             max_length=self.max_length or base.max_length,
             token_weights=self.token_weights or base.token_weights,
+            dropout=base.dropout if self.dropout is None else self.dropout,
+            init=self._choose_init(),
             rate=self.rate or base.rate,
             hidden_rate=self.hidden_rate or base.hidden_rate,
             head_rate=self.head_rate or base.head_rate,
             batch=self.batch or base.batch,
             epochs=self.epochs or base.epochs,
         )
-
-    def _default_plan(self, n_samples: int) -> AplcPlan:
-        batch = choose_batch(n_samples, 16, 128)
-        rate = 0.05 if self.encoder in BAG_ENCODERS else 1e-3 if self.encoder in SCRATCH_ENCODERS else 1e-4
-        plan = _plan(512, 2, 256, (rate, 0.002, 0.002), batch, 20)
-        return replace(plan, max_length=None, token_weights="tfidf") if self.encoder == "bag" else plan

@@ -5,23 +5,29 @@ Training is in ``longtail.models.glas.training`` and needs torch; prediction is 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.data.holdout import split_holdout
+from longtail.errors import SettingError
 from longtail.features.mlp import Mlp
+from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Floats, Ints
+from longtail.labelspace.centroids import Centroids
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import Model, Valid
+from longtail.models.glas.effects import refuse_settings_without_effect
+from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS, PLANS
 from longtail.models.glas.settings import GlasSettings
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
 from longtail.state import State
 from longtail.topk import TopK
 
+_MIN_NORM = 1e-12
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
 
@@ -31,10 +37,12 @@ class Glas(GlasSettings, Model):
     Scores are h(x) = φ(x)ᵀ V with φ(x) = ReLU(E x + b). A regulariser ties the inner products of label vectors to how often
     the labels co-occur: λ/B² ‖VᵀV − U‖² (eq. 3).
 
-    Presets: ``paper`` is algorithm 2 as published (a second layer, weight normalisation, one drawn label per sample, margin
-    loss against the other drawn labels, 1024 dimensions, λ 10, ρ 0.8, batches of 4096, up to 10 epochs). ``best`` starts
-    label vectors at the centroids of their samples, trains E by plain SGD, averages the weights, and uses binary
-    cross-entropy over all labels if there are at most 4,096.
+    Presets: ``paper`` is algorithm 2 as published (a second layer, weight normalisation of all layers, φ(x) of length 1, no
+    label bias, one drawn label per sample, margin loss against the other drawn labels, 1024 dimensions, λ 10, ρ 0.8, batches
+    of 4096, up to 10 epochs). ``best`` depends on the number of labels. Up to 4,096: binary cross-entropy over all labels,
+    label vectors that start at the centroids of their samples, E trained by plain SGD, averaged weights. Up to 50,000:
+    softmax over all labels, no ReLU, and E, too, starts from the centroids, trained by Adam. Above: softmax over the labels
+    of the batch.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> Glas(dim=8, holdout=0).fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -45,11 +53,11 @@ class Glas(GlasSettings, Model):
     presets: ClassVar = {
         "best": {"ngrams": 1},  # word pairs make E several times as large and did not help
         "paper": {
-            **{"dim": 1024, "second_layer": True, "weight_norm": True, "init": "random"},
-            **{"loss": "margin", "negatives": "batch", "logq_correction": 0.0},
-            **{"regulariser": "glas", "reg_weight": 10.0, "keep_prob": 0.8, "batch": 4096, "epochs": 10},
+            **{"dim": 1024, "relu": True, "second_layer": True, "weight_norm": "all", "unit_inputs": True},
+            **{"label_bias": False, "init": "random", "loss": "margin", "negatives": "batch", "logq_correction": 0.0},
+            **{"reg_weight": 10.0, "keep_prob": 0.8, "batch": 4096, "epochs": 10},
             **{"optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "schedule": "constant", "average": "none"},
-            "ngrams": 1,
+            **{"ngrams": 1, "min_df": 2, "subwords": 0.0},
         },
     }
 
@@ -66,13 +74,23 @@ class Glas(GlasSettings, Model):
         n_samples, n_seen = (self.n_samples, self.n_seen) if hasattr(self, "label_counts") else (1, 1)
         return "probability" if self.plan(n_samples, n_seen).loss == "bce" else "margin"
 
+    def tries_features(self, n_labels: int) -> bool:
+        """With many labels, where training starts from centroids, which the trial compares; otherwise single words."""
+        return n_labels > MAX_FULL_LOSS_LABELS
+
+    def fit_quick(self, X: sp.csr_array, Y: sp.csr_array, **settings: Any) -> Centroids:  # type: ignore[override]
+        """Classify by centroids, to compare features in a trial."""
+        return Centroids(X, Y, PLANS["softmax", "all"].init_norm)
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.glas.training import fit_glas
 
         plan = self.plan(self.n_samples, self.n_seen)
+        refuse_settings_without_effect(self, [plan])
+        words = self._load_word_vectors(X.shape[1])
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed)
-        weights, self.history = fit_glas(X, Y, self, plan, valid, progress)
+        weights, self.history = fit_glas(X, Y, self, plan, valid, progress, words)
         self.E, self.shift, self.W2 = QuantisedTable.quantise(weights.E), weights.shift, weights.W2
         self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
         vectors = np.hstack([weights.V, weights.bias[:, None]])[self.seen]
@@ -80,13 +98,38 @@ class Glas(GlasSettings, Model):
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
         self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
 
+    def check_requirements(self) -> None:
+        """Raise an error if a package or word vectors that ``fit`` needs are missing."""
+        super().check_requirements()
+        if self.word_vectors is not None:
+            check_word_vectors(self.word_vectors)
+
+    def _load_word_vectors(self, n_features: int) -> Floats | None:
+        """Load the pretrained vector of each feature, with length 1 [n_features, d]; None if the settings name none."""
+        if self.word_vectors is None:
+            return None
+        if self.get_term is None:
+            raise SettingError(
+                "word_vectors needs the words of the features", hint="Train the method on texts, through a Tagger"
+            )
+        vectors = load_word_vectors(self.word_vectors, [self.get_term(feature) for feature in range(n_features)], self.seed)
+        if self.dim not in (None, vectors.shape[1]):
+            found = (
+                f"dim is {self.dim}, but the vectors of word_vectors={self.word_vectors} have {vectors.shape[1]} dimensions"
+            )
+            raise SettingError(found, hint="Leave dim out")
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
     def _embed(self, X: sp.csr_array) -> Floats:
         """Return φ(x) of each sample, and a 1 that is multiplied by the label's bias [n, dim + 1]."""
         H = self.E.matmul(X, self.threads) + self.shift
-        if self.relu:
+        if self._has_relu:
             np.maximum(H, 0, out=H)
         if self.W2 is not None:
             H = H @ self.W2.T
+        if self.unit_inputs:
+            H /= np.maximum(np.linalg.norm(H, axis=1, keepdims=True), _MIN_NORM)
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
@@ -96,14 +139,19 @@ class Glas(GlasSettings, Model):
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
         """Return the slopes of the inner product, through φ: Σ x · slopes is its difference from that of an empty sample."""
-        weights, biases, activations = [self.E.dequantise(x.indices)], [self.shift], ["relu" if self.relu else "none"]
+        weights, biases, activations = [self.E.dequantise(x.indices)], [self.shift], ["relu" if self._has_relu else "none"]
         if self.W2 is not None:
             weights.append(self.W2.T)
-            biases.append(np.zeros(self.dim, np.float32))
+            biases.append(np.zeros(len(self.W2), np.float32))
             activations.append("none")
-        return Mlp(weights, biases, activations).slopes(
-            x.data, self.index.get_vector(np.searchsorted(self.seen, label))[:-1]
-        )
+        mlp, v = Mlp(weights, biases, activations), self.index.get_vector(np.searchsorted(self.seen, label))[:-1]
+        if self.unit_inputs:  # there are no biases then, so the length of φ(x) scales all contributions alike
+            v = v / max(float(np.linalg.norm(mlp(x.data[None])[0])), _MIN_NORM)
+        return mlp.slopes(x.data, v)
+
+    @property
+    def _has_relu(self) -> bool:
+        return self.plan(self.n_samples, self.n_seen).relu
 
     def _state(self) -> State:
         index = self.index.state()

@@ -12,6 +12,8 @@ from torch.nn.functional import normalize
 from longtail.kernels import Floats, Ints
 from longtail.nn.sparse_embedding import SparseEmbedding
 
+_MIN_NORM = 1e-12
+
 
 class GlasWeights(NamedTuple):
     """A trained network as plain arrays, for prediction without torch."""
@@ -24,10 +26,11 @@ class GlasWeights(NamedTuple):
 
 
 class GlasNetwork(torch.nn.Module):
-    """Scores h(x) = φ(x)ᵀ V + bias with φ(x) = W₂ ReLU(E x + b), where W₂ and the ReLU are optional.
+    """Scores h(x) = φ(x)ᵀ V + bias with φ(x) = W₂ ReLU(E x + b), where W₂, the ReLU and the bias are optional.
 
-    With weight normalisation, the weight vectors of a layer share one trainable norm, and each has its own direction
-    (section 3.1).
+    With weight normalisation, the weight vectors of the neurons of a layer share one trainable norm, and each has its own
+    direction (section 3.1). Those of the first layer are the columns of E, those of the last one the label vectors. The
+    section also allows for φ(x) of length 1.
     """
 
     def __init__(
@@ -38,31 +41,49 @@ class GlasNetwork(torch.nn.Module):
         *,
         relu: bool,
         second_layer: bool,
-        weight_norm: bool,
+        weight_norm: str,
+        unit_inputs: bool,
+        label_bias: bool,
         sparse_labels: bool,
     ) -> None:
         """Initialise the weights.
 
+        :param weight_norm: Layers whose weights are normalised: none, labels (the last one) or all.
+        :param unit_inputs: Whether φ(x) is scaled to length 1. There is no b then.
+        :param label_bias: Whether the biases of labels are trained; otherwise they stay 0.
         :param sparse_labels: Whether a step uses and updates the vectors of some labels only, rather than of all.
         """
         super().__init__()
-        self.relu, self.weight_norm = relu, weight_norm
+        self.relu, self.unit_inputs, self.unit_labels = relu, unit_inputs, weight_norm != "none"
         std = dim**-0.5
         self.features = SparseEmbedding(n_features, dim, std=std)  # E
-        self.shift = torch.nn.Parameter(torch.zeros(dim))  # b
+        self.E_norm = torch.nn.Parameter(torch.tensor((n_features / dim) ** 0.5)) if weight_norm == "all" else None
+        self.shift = torch.nn.Parameter(torch.zeros(dim), requires_grad=not unit_inputs)  # b
         self.W2 = torch.nn.Parameter(torch.randn(dim, dim) * std) if second_layer else None
-        self.W2_norm = torch.nn.Parameter(torch.ones(())) if second_layer and weight_norm else None
+        self.W2_norm = torch.nn.Parameter(torch.ones(())) if second_layer and weight_norm == "all" else None
         self.label_table = SparseEmbedding(n_labels, dim, std=std) if sparse_labels else None  # V, or else
         self.label_matrix = None if sparse_labels else torch.nn.Parameter(torch.randn(n_labels, dim) * std)
-        self.label_norm = torch.nn.Parameter(torch.ones(())) if weight_norm else None
-        self.bias = torch.nn.Parameter(torch.zeros(n_labels))
+        self.label_norm = torch.nn.Parameter(torch.ones(())) if self.unit_labels else None
+        self.bias = torch.nn.Parameter(torch.zeros(n_labels), requires_grad=label_bias)
 
     def embed(self, X: sp.csr_array) -> Tensor:
         """Return φ of a batch: [B, n_features] -> [B, dim]."""
-        H = self.features.bag(X.indptr, X.indices, X.data) + self.shift
+        H = self.features.bag(X.indptr, X.indices, X.data)
+        H = (H if self.E_norm is None else H * self.column_scale()) + self.shift
         H = H.relu() if self.relu else H
         W2 = self.second_layer()
-        return H if W2 is None else H @ W2.T
+        H = H if W2 is None else H @ W2.T
+        return normalize(H, dim=1) if self.unit_inputs else H
+
+    def column_scale(self) -> Tensor:
+        """Return the factor that gives each column of the table E the common norm [dim].
+
+        The columns' present norms count as constants: a gradient through them would have the size of the table. It would
+        only take away the part of a step that changes a column's norm, which this factor takes back anyway.
+        """
+        assert self.E_norm is not None
+        norms: Tensor = torch.linalg.vector_norm(self.features.weight.detach(), dim=0)  # [dim]
+        return self.E_norm / norms.clamp(min=_MIN_NORM)
 
     def second_layer(self) -> Tensor | None:
         """Return W₂ [dim, dim], None if there is no second layer."""
@@ -77,7 +98,7 @@ class GlasNetwork(torch.nn.Module):
         else:
             assert self.label_matrix is not None
             V = self.label_matrix if labels is None else self.label_matrix[labels]
-        return normalize(V, dim=1) if self.weight_norm else V
+        return normalize(V, dim=1) if self.unit_labels else V
 
     def label_vectors(self, labels: Ints | None = None) -> Tensor:
         """Return the vectors of the given labels, or of all, with their norm [n, dim]."""
@@ -98,7 +119,7 @@ class GlasNetwork(torch.nn.Module):
         """Copy everything that prediction needs to plain arrays."""
         W2 = self.second_layer()
         return GlasWeights(
-            E=_to_array(self.features.weight),
+            E=_to_array(self.features.weight if self.E_norm is None else self.features.weight * self.column_scale()),
             shift=_to_array(self.shift),
             W2=None if W2 is None else _to_array(W2),
             V=_to_array(self.label_vectors()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,15 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from longtail.kernels import Ints, Longs
+from longtail.kernels import Floats, Ints, Longs
 from longtail.model import Valid
 from longtail.models.glas.cooccurrence import compute_cooccurrence, take_submatrix
 from longtail.models.glas.network import GlasNetwork, GlasWeights
+from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
-from longtail.models.glas.settings import GlasPlan, GlasSettings
+from longtail.models.glas.settings import GlasSettings
+from longtail.models.glas.start import start_from_labels
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
-from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, list_positives
+from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, list_positives, margin_loss
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import drop_entries
 from longtail.nn.validation import mean_precision, rank_by_inner_product
@@ -34,35 +37,51 @@ _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, a
 class GlasTraining:
     """The network, the batches of an epoch, and the loss of a batch."""
 
-    def __init__(self, X: sp.csr_array, Y: sp.csr_array, settings: GlasSettings, plan: GlasPlan) -> None:
-        """Initialise the network."""
+    def __init__(
+        self, X: sp.csr_array, Y: sp.csr_array, settings: GlasSettings, plan: GlasPlan, words: Floats | None = None
+    ) -> None:
+        """Initialise the network.
+
+        :param words: Pretrained vectors of the features [n_features, dim]. None: start at random.
+        """
         torch.manual_seed(settings.seed)
         self.X, self.Y, self.settings, self.plan = X, Y, settings, plan
+        dim = settings.dim or DEFAULT_DIM
+        if words is None and plan.init == "svd":
+            words = start_from_labels(X, Y, dim, settings.seed)
         self.net = GlasNetwork(
             X.shape[1],
             Y.shape[1],
-            settings.dim,
-            relu=settings.relu,
+            dim if words is None else words.shape[1],
+            relu=plan.relu,
             second_layer=settings.second_layer,
             weight_norm=settings.weight_norm,
+            unit_inputs=settings.unit_inputs,
+            label_bias=settings.label_bias,
             sparse_labels=plan.negatives != "all",
         ).to(find_device(settings.device))
-        needs_U = bool(settings.reg_weight) and settings.regulariser in ("glas", "laplacian")
-        self.U = compute_cooccurrence(Y, settings.cooccurrence_mean) if needs_U else None
+        if words is not None:
+            self.net.features.weight.data.copy_(torch.from_numpy(words))
+        self.U = compute_cooccurrence(Y, settings.cooccurrence or "arithmetic") if settings.uses_cooccurrence else None
         self.labelled = np.flatnonzero(np.diff(Y.indptr))  # samples that have a label to draw
         self.seen: Ints = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
         log_q = np.log(np.maximum(_compute_draw_probabilities(Y), _MIN_PROBABILITY))  # [n_labels]
-        self.correction = torch.tensor(settings.logq_correction * log_q, dtype=torch.float32, device=self.net.bias.device)
-        if plan.loss == "bce":
+        strength = 0.5 if settings.logq_correction is None else settings.logq_correction
+        self.correction = torch.tensor(strength * log_q, dtype=torch.float32, device=self.net.features.weight.device)
+        if settings.label_bias and (plan.loss == "bce" or plan.negatives == "all"):
             self._init_bias()
-        if settings.init == "pifa":
+        if plan.init != "random":
             self._init_label_vectors()
 
     def _init_bias(self) -> None:
-        """Initialise biases with the log-odds of the label frequencies; with PIFA, all with those of the mean frequency."""
+        """Initialise biases with the log-odds of the label frequencies.
+
+        With PIFA and binary cross-entropy, all get those of the mean frequency: the vectors of frequent labels are near
+        those of most samples already.
+        """
         n_samples, n_labels = self.Y.shape
         share = np.bincount(self.Y.indices, minlength=n_labels) / n_samples
-        if self.settings.init == "pifa":
+        if self.plan.init == "pifa" and self.plan.loss == "bce":
             share = np.full_like(share, share.mean())
         else:
             share = np.maximum(share, _MIN_SAMPLES / n_samples)
@@ -72,7 +91,7 @@ class GlasTraining:
     @torch.no_grad()
     def _init_label_vectors(self) -> None:
         """Initialise label vectors by PIFA: from the centroid of all samples towards that of the label's samples."""
-        total = torch.zeros(self.Y.shape[1], self.settings.dim)
+        total = torch.zeros(self.Y.shape[1], len(self.net.shift))
         n_samples = self.X.shape[0]
         for rows in np.array_split(np.arange(n_samples), n_samples // _SAMPLES_PER_BLOCK + 1):
             H = self.net.embed(self.X[rows]).cpu()
@@ -118,8 +137,11 @@ class GlasTraining:
         scores = H @ V.T + self.net.bias[labels] - self.correction[labels]  # [B, C]
         is_negative = torch.tensor(y[:, labels].toarray() == 0, device=H.device)  # [B, C]
         if self.plan.negatives == "hardest":
-            is_negative = keep_hardest(scores, is_negative, self.settings.n_hardest)
-        return SAMPLED_LOSSES[self.plan.loss](scores.gather(1, drawn[:, None])[:, 0], scores, is_negative).mean()
+            is_negative = keep_hardest(scores, is_negative, self.settings.n_hardest or DEFAULT_HARDEST)
+        own = scores.gather(1, drawn[:, None])[:, 0]  # [B]
+        if self.plan.loss == "margin":
+            return margin_loss(own, scores, is_negative, self.settings.margin or 1.0).mean()
+        return SAMPLED_LOSSES[self.plan.loss](own, scores, is_negative).mean()
 
     def reg_loss(self, H: Tensor, labels: Ints, counts: Tensor) -> Tensor:
         """Return the regulariser over the labels drawn for the batch, or over as many drawn uniformly (eq. 2 to 4)."""
@@ -131,7 +153,7 @@ class GlasTraining:
             counts = torch.ones(n, device=H.device)
         V = normalize(self.net.label_directions(labels), dim=1)  # [n, dim]
         U = torch.zeros(0) if self.U is None else torch.tensor(take_submatrix(self.U, labels), device=H.device)
-        return REGULARISERS[self.settings.regulariser](V, U, counts)
+        return REGULARISERS[self.settings.regulariser or "glas"](V, U, counts)
 
     def drop_features(self, X: sp.csr_array) -> sp.csr_array:
         """Keep each feature with probability ρ (input dropout, section 3.3)."""
@@ -147,7 +169,8 @@ class GlasTraining:
         """Build the optimiser: the chosen one for E, Adam for everything else."""
         net, label_rate = self.net, self.plan.label_rate
         _, dense = split_parameters(net)
-        parts: list[torch.optim.Optimizer] = [_OPTIMIZERS[self.settings.optimizer](net.features, lr=self.plan.rate)]
+        dense = [parameter for parameter in dense if parameter.requires_grad]
+        parts: list[torch.optim.Optimizer] = [_OPTIMIZERS[self.plan.optimizer](net.features, lr=self.plan.rate)]
         if net.label_table is not None:
             parts.append(LazyAdam(net.label_table, lr=label_rate))
         return JointOptimizer(*parts, torch.optim.AdamW(dense, lr=label_rate, weight_decay=0.0))
@@ -174,11 +197,12 @@ def fit_glas(
     plan: GlasPlan,
     valid: Valid | None,
     progress: Progress,
+    words: Floats | None = None,
 ) -> tuple[GlasWeights, list[dict[str, float]]]:
     """Train the network; return its weights and one row of history per epoch."""
-    training = GlasTraining(X, Y, settings, plan)
+    training = GlasTraining(X, Y, settings, plan, words)
     data = (array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data))
-    loop = plan_loop(settings, plan, training.n_steps, data)
+    loop = replace(plan_loop(settings, plan, training.n_steps, data), average=plan.average)
     metric = (lambda: training.validate(*valid)) if valid is not None else None
     with torch_threads(settings.threads):
         run = train(

@@ -1,55 +1,59 @@
-"""HierarchicalXC: a binary tree of classifiers over clustered labels (Srinivasan, Rao and Agarwal, section 4).
+"""HierarchicalXC: a tree of classifiers over clustered labels (Srinivasan, Rao and Agarwal, section 4).
 
 The notions of the paper, and where they are:
 
 - φ(x), the code of an autoencoder: ``HierarchicalXC.encode``
 - d_ij, the distance of two labels: ``clustering.compute_similarities``
 - complete linkage: ``clustering.merge_clusters``
-- the tree, which is the sequence of merges in reverse: ``clustering.build_agglomerative_tree``
+- the tree, which is the sequence of merges in reverse: ``clustering.build_agglomerative_tree``, and ``widen_tree``
 - the classifiers of a node, trained on the samples with a label below it: ``HierarchicalXC._fit_nodes``
 - prediction, which visits every child that is predicted: ``search.best_first_topk`` with ``hard=True``
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import SettingError
-from longtail.features.autoencoder import compute_slopes_through_code, fit_linear_autoencoder
+from longtail.extras import require
+from longtail.features.autoencoder import fit_linear_autoencoder
 from longtail.features.mlp import Mlp
 from longtail.features.normaliser import Normaliser
+from longtail.features.text import PLAIN_WORDS
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
+from longtail.linear.trial import DEFAULT_C, choose_C
 from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
-from longtail.models.hierarchicalxc.clustering import build_agglomerative_tree
+from longtail.models.hierarchicalxc.clustering import build_agglomerative_tree, widen_tree
 from longtail.models.hierarchicalxc.search import search_best_first
 from longtail.models.hierarchicalxc.settings import HierarchicalXCSettings
+from longtail.nn.published_autoencoders import EPOCHS, PUBLISHED, choose_network, parse_widths
 from longtail.progress import Progress
 from longtail.state import State
 from longtail.topk import TopK
 
-_LOSS = "logistic"  # of the node classifiers: scores are products of their probabilities
 _FEATURES_PER_LABEL = 128  # largest features of a label that take part in 2-means
 _MAX_STEPS = 10**8  # total depth of the labels of all samples, above which training would take too long
 
 
 class HierarchicalXC(HierarchicalXCSettings, Model):
-    """A binary tree of linear classifiers over labels that are clustered by co-occurrence.
+    """A tree of linear classifiers over labels that are clustered by co-occurrence.
 
     A node has one classifier per child, which predicts whether a sample has a label below that child. It is trained on the
     samples that have a label below the node. log P(l | x) = Σ log P(child | node, x) over the path of the label. Best-first
     search finds exactly the labels with the highest probability.
 
-    Presets: ``paper`` is the method of section 4: codes of a linear autoencoder with dimension 256, distances that are raw
-    counts, complete linkage, and a search that visits every child with P ≥ ½; labels that it does not reach are not
-    predicted. ``best`` reads the features, measures distances by IoU, uses average linkage for up to 512 labels, and ranks
-    all labels. Both use single words, and both correct the errors of the published code (docs/methods/hierarchicalxc.md).
+    Presets: ``paper`` is the method of section 4: codes of the autoencoder of NeuralXC, trained alone; distances that are
+    raw counts, complete linkage with ties as in scipy, a binary tree, and a search that visits every child with P ≥ ½;
+    labels that it does not reach are not predicted. ``best`` reads the features, measures distances by IoU, breaks ties by
+    2-means, undoes merges until two or three levels are left, and ranks all labels. Both correct the errors of the published
+    code (docs/methods/hierarchicalxc.md).
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> HierarchicalXC().fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -57,9 +61,15 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
     """
 
     presets: ClassVar = {
-        "best": {"ngrams": 1},
-        "paper": {"code": 256, "distance": "count", "linkage": "complete", "search": "hard", "ngrams": 1},
+        "best": {},
+        "paper": {
+            **{"encoder": PUBLISHED, "distance": "count", "linkage": "complete", "ties": "order", "fanout": 2},
+            **{"search": "hard", "loss": "logistic", "C": 10.0, "normalise": False, **PLAIN_WORDS},
+        },
     }
+
+    coder: Mlp | None  # φ; None: the nodes read the features
+    linear: LinearTree
 
     @property
     def score_meaning(self) -> Literal["probability"]:
@@ -81,19 +91,59 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         """The tree of merges."""
         return self.linear.tree
 
+    @property
+    def quick_settings(self) -> dict[str, Any]:
+        """A C that needs no trial."""
+        return {"C": self.C or DEFAULT_C[self.loss]}
+
+    def check_requirements(self) -> None:
+        """Raise an error if torch is not installed and an encoder is to be trained."""
+        if self.encoder is not None:
+            require("The autoencoder of hierarchicalxc", "torch")
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
+        C, self.decisions = self.C, ()
+        if C is None:
+            C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
+            self.decisions = (why,)
+        tree = self._build_tree(X, Y, progress)
+        self.coder = self._fit_encoder(X, progress)
+        self.linear = LinearTree(tree, self._fit_nodes(tree, self.encode(X), Y, C, progress))
+
+    def _build_tree(self, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> LabelTree:
         with progress.stage("clusters", 1) as stage:
-            linkage = self.choose_linkage(self.n_seen)
-            V = pifa(X, Y, _FEATURES_PER_LABEL)  # [n_labels, n_features]
             tree = build_agglomerative_tree(
-                Y, V, distance=self.distance, linkage=linkage, seed=self.seed, threads=self.threads
+                Y,
+                pifa(X, Y, _FEATURES_PER_LABEL),
+                distance=self.distance or "iou",
+                linkage=self.choose_linkage(self.n_seen),
+                ties=self.ties or "balanced",
+                seed=self.seed,
+                threads=self.threads,
             )
+            tree = widen_tree(tree, self.choose_fanout(self.n_seen))
             self._check_depth(tree)
             stage.advance()
-        self.encoder: Mlp | None = None
+        return tree
+
+    def _fit_encoder(self, X: sp.csr_array, progress: Progress) -> Mlp | None:
         if self.code is not None:
-            self.encoder = fit_linear_autoencoder(X, min(self.code, *X.shape), self.seed).encoder
-        self.linear = LinearTree(tree, self._fit_nodes(tree, self.encode(X), Y, progress))
+            return fit_linear_autoencoder(X, min(self.code, *X.shape), self.seed).encoder
+        if self.encoder is None:
+            return None
+        from longtail.models.hierarchicalxc.training import train_autoencoder
+
+        paper = choose_network(self.n_features, self.n_labels)
+        return train_autoencoder(
+            X,
+            parse_widths("encoder", self.encoder) or paper.encoder,
+            output_activation=paper.output_activation,
+            rate=paper.rate,
+            epochs=self.encoder_epochs or EPOCHS,
+            seed=self.seed,
+            threads=self.threads,
+            progress=progress,
+        ).encoder
 
     def _check_depth(self, tree: LabelTree) -> None:
         leaves = tree.label != INNER_NODE
@@ -101,16 +151,19 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         if steps > _MAX_STEPS:
             mean = steps / self.label_counts.sum()
             found = f"the label tree is too deep: the mean depth of a label is {mean:,.0f}"
-            raise SettingError(found, hint="Set linkage=complete")
+            raise SettingError(found, hint="Set linkage=complete and ties=balanced, or a larger fanout")
 
     def encode(self, X: sp.csr_array) -> sp.csr_array:
-        """The input of the node classifiers: codes of length 1, row by row, or X itself without an autoencoder."""
-        return X if self.encoder is None else Normaliser().transform(sp.csr_array(self.encoder(X)))
+        """The input of the node classifiers: codes, or X itself without an autoencoder. Linear codes have length 1."""
+        if self.coder is None:
+            return X
+        codes = sp.csr_array(self.coder(X))
+        return codes if self.code is None else Normaliser().transform(codes)
 
-    def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, progress: Progress) -> TreeWeights:
+    def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, C: float, progress: Progress) -> TreeWeights:
         """Train all nodes. A child that all samples of its node have needs no classifier: P = 1."""
         samples = tree.assign_samples(Y)
-        trainer = NodeTrainer(_LOSS, self.C, self.eps, self.max_passes, self.prune, self.seed, skip_certain=True)
+        trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed, skip_certain=True)
         inner, weight = np.flatnonzero(tree.n_children), np.ones(tree.n_nodes, np.float32)
         with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
             nodes = fit_nodes(inner, tree, samples, X, trainer, weight, None, stage, self.threads)
@@ -118,19 +171,30 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
         return search_best_first(
-            self.linear, self.encode(X), k, loss=_LOSS, hard=self.search == "hard", threads=self.threads
+            self.linear, self.encode(X), k, loss=self.loss, hard=self.search == "hard", threads=self.threads
         )
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
-        """Slopes of the log-probability: Σ x · slopes is its difference from a sample without features."""
-        code = self.encode(x)
-        slopes, _, _ = self.linear.slopes(code, label, _LOSS)
-        return slopes if self.encoder is None else compute_slopes_through_code(self.encoder, x, code, slopes)
+        """Slopes of the log-probability: Σ x · slopes is its difference from a sample without features.
+
+        The length by which linear codes are divided is treated as a constant.
+        """
+        if self.coder is None:
+            return self.linear.slopes(x, label, self.loss)[0]
+        code, empty = self.coder(x), self.coder(sp.csr_array((1, x.shape[1]), dtype=np.float32))  # [1, a]
+        length = float(np.linalg.norm(code)) or 1.0 if self.code is not None else 1.0
+        ids = np.arange(code.shape[1], dtype=np.int32)
+        row = sp.csr_array((code[0] / length, ids, [0, len(ids)]), shape=code.shape)
+        slopes, _, _ = self.linear.slopes(row, label, self.loss, empty[0].astype(np.float64) / length)
+        after = (slopes / length).astype(np.float32)
+        first, *rest = self.coder.weights
+        return Mlp([first[x.indices], *rest], self.coder.biases, self.coder.activations).slopes(x.data, after)
 
     def _state(self) -> State:
-        code = {} if self.encoder is None else self.encoder.state("encoder")
+        code = {} if self.coder is None else self.coder.state("encoder")
         return {**self.linear.state(), **code}
 
     def _restore(self, state: State) -> None:
         self.linear = LinearTree.from_state(state)
-        self.encoder = None if self.code is None else Mlp.from_state(state, "encoder", ["none"])
+        n_layers = sum(name.startswith("encoder.W") for name in state)
+        self.coder = Mlp.from_state(state, "encoder", [*["relu"] * (n_layers - 1), "none"]) if n_layers else None

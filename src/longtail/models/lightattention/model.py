@@ -15,12 +15,12 @@ import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
 from longtail.errors import MissingExtra
+from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
-from longtail.models.lightattention.word_vectors import check_word_vectors, load_word_vectors
 from longtail.models.lightattention.words import Vocabulary
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
@@ -35,6 +35,14 @@ _WORDS_PER_LABEL = 128  # words of a label's texts that its cluster is chosen by
 _MIN_LABELS_PER_TREE = 10  # labels that each tree finds if several trees are averaged, at least
 
 
+_PAPER = {
+    **{"paper": True, "word_dim": 300, "skip_connection": False, "per_label_output": False, "match": False, "prior": False},
+    **{"idf_start": False},
+    **{"embedding_dropout": 0.2, "dropout": 0.5, "max_length": 500, "select": "first"},
+    **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
+}
+
+
 class LightAttention(LightAttentionSettings, Model):
     """A BiLSTM over words in which each label attends to the words that matter for it: accurate, small, and explains itself.
 
@@ -44,10 +52,11 @@ class LightAttention(LightAttentionSettings, Model):
 
     Presets: ``paper`` is LightAttention with the hyper-parameters of AttentionXML's code, for its corpus that is most
     similar in size: dynamic negatives over clusters of 16 labels, 300-dimensional word vectors (set ``word_vectors`` to a
-    file of GloVe's), Adam with a constant rate, stochastic weight averaging. ``best`` is the defaults, for a CPU: all labels
-    are scored if there are up to 2,048; a smaller network with a skip connection from the word vectors to the attention and
-    an output per label; a falling rate, moving averages of weights, fewer epochs. In both, dropout is drawn once per text,
-    not per word.
+    file of GloVe's), Adam with a constant rate, stochastic weight averaging. ``attentionxml`` is the same with the static
+    negatives and the three trees of AttentionXML. ``best`` is the defaults, for a CPU: all labels are scored if there are up
+    to 2,048; a smaller network with a skip connection from the word vectors to the attention, an output per label, and
+    scores that add how well a label's query matches; biases start at the frequencies; a falling rate, moving averages of
+    weights, fewer epochs. In all of them, dropout is drawn once per text, not per word.
 
     >>> texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
     >>> LightAttention(holdout=0).fit(texts, Y).topk(["an apple", "a rose"], k=1).ids.ravel().tolist()
@@ -59,11 +68,8 @@ class LightAttention(LightAttentionSettings, Model):
     weights_meaning = "share of the label's attention that each word has"
     presets: ClassVar = {
         "best": {},
-        "paper": {
-            **{"paper": True, "negatives": "dynamic", "word_dim": 300, "skip_connection": False, "per_label_output": False},
-            **{"embedding_dropout": 0.2, "dropout": 0.5, "max_length": 500, "select": "first"},
-            **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
-        },
+        "paper": {**_PAPER, "negatives": "dynamic"},
+        "attentionxml": {**_PAPER, "negatives": "static", "n_trees": 3},
     }
 
     vocabulary: Vocabulary
@@ -105,6 +111,7 @@ class LightAttention(LightAttentionSettings, Model):
         from longtail.models.lightattention.training import TreeTrainer
 
         plan = self._plan()
+        self.check_plan(plan)
         self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads).fit(X, progress)
         tfidf = self.vocabulary.tfidf.transform(X)
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
@@ -150,7 +157,7 @@ class LightAttention(LightAttentionSettings, Model):
         elif self.holdout:
             tfidf = split_holdout(tfidf, Y, self.holdout, self.seed)[0]
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed)
-        return TrainingCorpus(texts, tfidf, Y, n_words, vectors, valid)
+        return TrainingCorpus(texts, tfidf, Y, n_words, self.vocabulary.tfidf.idf, vectors, valid)
 
     def _networks(self) -> list[TreeNetworks]:
         """Return the fitted networks of each tree."""

@@ -20,6 +20,7 @@ from longtail.models.lightattention.levels import TreeLevel
 from longtail.nn.sparse_embedding import SparseEmbedding
 
 WORD_VECTOR_STD = 0.3  # of random word vectors; about that of GloVe's
+_NO_SCORE = -1e30  # of padding: finite, so that its product with a weight of 0 is 0
 MAX_UNION_RATIO = 2  # score the union of a batch's candidates if it is at most this many times those of one text
 
 
@@ -140,10 +141,14 @@ class BiLstmEncoder(torch.nn.Module):
 class LabelAttention(torch.nn.Module):
     """Scores nodes: each attends to the words with its own query w_j; fully connected layers are shared (eq. 2).
 
-    With ``per_label_output``, each node adds its own weights and bias to those of the output layer.
+    With ``per_label_output``, each node adds its own weights and bias to those of the output layer. With ``match``, the
+    score adds the mean attention score Σ_i α_ij (h_i · w_j), times a weight that all nodes share: the softmax only says
+    which word fits best, and from a few samples a label cannot learn how well that word fits.
     """
 
-    def __init__(self, n_nodes: int, input_dim: int, fc_sizes: Sequence[int], *, per_label_output: bool) -> None:
+    def __init__(
+        self, n_nodes: int, input_dim: int, fc_sizes: Sequence[int], *, per_label_output: bool, match: bool = False
+    ) -> None:
         """Create a network with random weights.
 
         :param n_nodes: Number of nodes.
@@ -151,10 +156,12 @@ class LabelAttention(torch.nn.Module):
         :param fc_sizes: Sizes of the hidden layers.
         """
         super().__init__()
+        self.input_dim = input_dim
         self.query = SparseEmbedding(n_nodes, input_dim, std=(2 / (n_nodes + input_dim)) ** 0.5)  # Xavier
         self.first_layer, self.output_layer = torch.nn.Linear(input_dim, fc_sizes[0]), torch.nn.Linear(fc_sizes[-1], 1)
         self.middle_layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(fc_sizes))
         self.label_output = SparseEmbedding(n_nodes, fc_sizes[-1] + 1, std=0) if per_label_output else None  # weights, bias
+        self.match_weight = torch.nn.Parameter(torch.ones(1)) if match else None
 
     def forward(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
         """Compute the logits [B, C] of nodes [C] that all texts share, or of nodes [B, C] of each text.
@@ -172,11 +179,15 @@ class LabelAttention(torch.nn.Module):
 
     def compute_attention(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
         """Compute α of eq. 2: the share of each node's attention that each word has [B, T, C]; sums to 1 over the words."""
+        return self._attend(H, mask, nodes)[1]
+
+    def _attend(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> tuple[Tensor, Tensor]:
+        """The attention scores, very low at padding, and α, each [B, T, C]."""
         queries = self.query.lookup(nodes)  # [C, 2n] or [B, C, 2n]
         scores = H @ queries.mT  # [B, T, C]
         with torch.no_grad():  # in place: masked positions get no gradient anyway
-            scores.masked_fill_(~mask[:, :, None], -torch.inf)
-        return scores.softmax(1)
+            scores.masked_fill_(~mask[:, :, None], _NO_SCORE)
+        return scores, scores.softmax(1)
 
     def copy_shared_layers(self, other: LabelAttention) -> None:
         """Copy the layers that all nodes share from another level; queries and output weights of nodes stay."""
@@ -184,18 +195,46 @@ class LabelAttention(torch.nn.Module):
             getattr(self, name).load_state_dict(getattr(other, name).state_dict())
 
     def _score(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
-        weights = self.compute_attention(H, mask, nodes)  # [B, T, C]
+        scores, weights = self._attend(H, mask, nodes)  # [B, T, C]
         # W m_j + b = Σ α_ij (W h_i + b): applying the layer per word costs less than per node
         M = torch.bmm(weights.transpose(1, 2), self.first_layer(H))  # [B, C, fc]
         for layer in self.middle_layers:
             M = layer(M.relu_())
         M = M.relu_()
+        match: Tensor | float = 0.0 if self.match_weight is None else self.match_weight * (weights * scores).sum(1)  # [B, C]
         if self.label_output is None:
-            out: Tensor = self.output_layer(M)[:, :, 0]
+            out: Tensor = self.output_layer(M)[:, :, 0] + match
             return out
         per_label = self.label_output.lookup(nodes)  # [C, fc + 1] or [B, C, fc + 1]
         W = per_label[..., :-1] + self.output_layer.weight[0]
-        return (M * W).sum(2) + per_label[..., -1] + self.output_layer.bias
+        return (M * W).sum(2) + per_label[..., -1] + self.output_layer.bias + match
+
+
+class PoolScorer(torch.nn.Module):
+    """Scores nodes by a linear layer over the mean and the maximum of a text's encodings.
+
+    It needs no attention to words: the cheap generator. LightXML has a linear layer over its text vector.
+    """
+
+    def __init__(self, n_nodes: int, input_dim: int) -> None:
+        """Start with weights and biases of 0.
+
+        :param n_nodes: Number of nodes.
+        :param input_dim: Dimension of the encoder's output.
+        """
+        super().__init__()
+        self.input_dim = input_dim
+        self.output = SparseEmbedding(n_nodes, 2 * input_dim + 1, std=0)  # weights, bias
+
+    def forward(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
+        """Compute the logits [B, C] of nodes [C] that all texts share, or of nodes [B, C] of each text."""
+        here = mask[:, :, None]
+        mean = (H * here).sum(1) / here.sum(1)
+        pooled = torch.cat([mean, H.masked_fill(~here, _NO_SCORE).amax(1)], 1)  # [B, 2 input_dim]
+        per_node = self.output.lookup(nodes)  # [C, 2 input_dim + 1] or [B, C, 2 input_dim + 1]
+        if nodes.ndim == 1:
+            return pooled @ per_node[:, :-1].T + per_node[:, -1]
+        return torch.einsum("bd,bcd->bc", pooled, per_node[..., :-1]) + per_node[..., -1]
 
 
 @dataclass(frozen=True)
@@ -204,7 +243,7 @@ class LevelNetwork:
 
     level: TreeLevel
     encoder: BiLstmEncoder
-    attention: LabelAttention
+    attention: LabelAttention | PoolScorer
 
 
 def _gather_rows(rows: Tensor, at: Longs) -> Tensor:

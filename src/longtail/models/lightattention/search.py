@@ -22,7 +22,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats, Ints, Longs
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.models.lightattention.levels import NO_NODE, build_levels, find_positives
-from longtail.models.lightattention.network import LevelNetwork
+from longtail.models.lightattention.network import LabelAttention, LevelNetwork
 from longtail.models.lightattention.state import networks_from_state
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
@@ -174,6 +174,7 @@ class TreeNetworks:
     def compute_attention(self, ids: Ints, label: int) -> Floats:
         """Compute the share of a label's attention that each word of a text has [n], α of eq. 2."""
         last, node = self.networks[-1], np.flatnonzero(self.labels == label)
+        assert isinstance(last.attention, LabelAttention)
         H, mask = last.encoder(TokenRows(ids, np.array([0, len(ids)])))
         weights: Floats = last.attention.compute_attention(H, mask, node)[0, : len(ids), 0].cpu().numpy()
         return weights

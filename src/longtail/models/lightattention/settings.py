@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
 from longtail.settings import MAX_NUMBER, setting, settings
 
 NEGATIVES = ("all", "static", "dynamic")
+GENERATORS = ("attention", "pool")
+MAX_ATTENTION_CLUSTERS = 512  # up to this many clusters attend to the words of every text, unless ``generator`` is set
 MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
 N_CANDIDATES = 384  # labels scored per text where there is a tree, about
 
+_ONLY_WITH_TREE = ("max_leaf", "levels", "fanout", "beam", "generator", "warm_start")
+_WORD_DIM, _WORD_DIM_OF_TREE = 128, 300  # random vectors of fewer dimensions do not tell the words of many labels apart
+_EPOCHS, _EPOCHS_OF_TREE, _EPOCHS_OF_MANY_TEXTS, _MANY_TEXTS = 10, 6, 3, 100_000
 _LONG_TEXT_WORDS = 200  # texts are long if they have more words than this, on average
 _MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 100  # words that are read of each text
 _MAX_BEAM_SHARE = 1 / 4  # of all clusters
@@ -46,6 +52,7 @@ ATTENTION_XML: dict[tuple[int, int], CorpusDefaults] = {
 class LightAttentionPlan(TrainingPlan):
     """The settings that depend on the data, with their values filled in."""
 
+    word_dim: int
     hidden: int
     fc_sizes: tuple[int, ...]
     freeze_vectors: bool
@@ -53,6 +60,7 @@ class LightAttentionPlan(TrainingPlan):
     n_halvings: int  # how often the labels are split in two; 0: no tree, all labels are scored
     levels: int
     beam: int
+    generator: str
 
 
 @settings
@@ -75,7 +83,17 @@ class LightAttentionSettings(TrainingSettings):
         default=None,
         paper="true on EUR-Lex and Wiki10-31K",
     )
-    word_dim: int = setting("Dimension of word vectors that are not pretrained.", default=128, paper="300", positive=True)
+    word_dim: int | None = setting(
+        f"Dimension of word vectors that are not pretrained. None: {_WORD_DIM}, or {_WORD_DIM_OF_TREE} with a label tree.",
+        default=None,
+        paper="300",
+        positive=True,
+    )
+    idf_start: bool = setting(
+        "Whether random word vectors start with a length that is proportional to the IDF of the word.",
+        default=True,
+        paper="false",
+    )
     max_length: int | None = setting(
         f"Words read per text. None: {_MAX_WORDS}, or {_MAX_WORDS_OF_LONG_TEXTS} if texts have more than {_LONG_TEXT_WORDS}"
         " words on average.",
@@ -109,6 +127,15 @@ class LightAttentionSettings(TrainingSettings):
         default=True,
         paper="false",
     )
+    match: bool = setting(
+        "Whether the score of a label adds how well its query matches the words that it attends to: the mean of its"
+        " attention scores, times a weight that all labels share.",
+        default=True,
+        paper="false",
+    )
+    prior: bool = setting(
+        "Whether the biases of clusters and labels start at the log-odds of their frequency.", default=True, paper="false"
+    )
     embedding_dropout: float = setting("Dropout rate of word vectors.", default=0.2, paper="0.2", minimum=0, below=1)
     dropout: float = setting("Dropout rate of what attention reads.", default=0.3, paper="0.5", minimum=0, below=1)
     negatives: str | None = setting(
@@ -136,6 +163,14 @@ class LightAttentionSettings(TrainingSettings):
         default=None,
         positive=True,
     )
+    generator: str | None = setting(
+        "How clusters are scored: attention, as labels are, or pool (a linear layer over the mean and the maximum of the"
+        f" BiLSTM output). None: attention for up to {MAX_ATTENTION_CLUSTERS:,} clusters or with paper=true,"
+        " else pool.",
+        default=None,
+        paper="not given (LightXML: linear; AttentionXML: attention)",
+        choices=GENERATORS,
+    )
     warm_start: bool = setting("Whether each level starts from the trained level above.", default=True, paper="true")
     n_trees: int = setting(
         "Label trees, each with its own networks; their probabilities are averaged.",
@@ -154,7 +189,11 @@ class LightAttentionSettings(TrainingSettings):
         "Texts per batch. None: 16 to 64, by the number of texts.", default=None, paper="40 or 200, by corpus", positive=True
     )
     epochs: int | None = setting(
-        "Maximum number of epochs. None: 10.", default=None, paper="5 to 30, by corpus", positive=True
+        f"Maximum number of epochs. None: {_EPOCHS}; with a label tree {_EPOCHS_OF_TREE}, or {_EPOCHS_OF_MANY_TEXTS} from"
+        f" {_MANY_TEXTS:,} texts on.",
+        default=None,
+        paper="5 to 30, by corpus",
+        positive=True,
     )
     rate: float = setting("Learning rate of Adam.", default=5e-3, paper="0.001", positive=True)
     schedule: str = setting(
@@ -168,18 +207,32 @@ class LightAttentionSettings(TrainingSettings):
         super().check()
         if self.fanout & (self.fanout - 1):
             raise SettingError(f"fanout is {self.fanout}", hint="It must be a power of two")
-        if self.freeze_vectors and self.word_vectors is None:
-            raise SettingError("freeze_vectors needs word_vectors", hint="Set word_vectors to a file, or to wordllama")
         if self.fc_sizes is not None:
             parse_sizes(self.fc_sizes)
+        has_vectors, has_tree = self.word_vectors is not None, self.negatives != "all"
+        conditions = [
+            Condition(has_vectors, "word_vectors, a file or wordllama", ("freeze_vectors",)),
+            Condition(not has_vectors or self.paper, "word vectors that are not pretrained", ("word_dim", "idf_start")),
+            Condition(self.average == "swa", "average=swa", ("average_from",)),
+            Condition(has_tree, "negatives=static or dynamic", _ONLY_WITH_TREE),
+        ]
+        refuse_unused(self, conditions)
+
+    def check_plan(self, plan: LightAttentionPlan) -> None:
+        """Raise a ``SettingError`` for a value that has no effect with these labels."""
+        with_tree = f"a label tree: more than {MAX_EXHAUSTIVE_LABELS:,} labels, or negatives=static or dynamic"
+        is_deep = plan.levels > 2
+        refuse_unused(self, [Condition(plan.n_halvings > 0, with_tree, _ONLY_WITH_TREE)])
+        refuse_unused(self, [Condition(is_deep, "a tree of three or more levels, such as levels=3", ("fanout",))])
 
     def plan(self, n_samples: int, n_labels: int) -> LightAttentionPlan:
         """Fill in what depends on the number of training texts and of labels that have one."""
-        default = nearest_row(ATTENTION_XML, n_samples, n_labels) if self.paper else _cpu_defaults(n_samples)
         n_halvings = self._count_halvings(n_labels)
+        ours = _choose_defaults(n_samples, n_halvings > 0)
+        default = nearest_row(ATTENTION_XML, n_samples, n_labels) if self.paper else ours
         n_clusters = 1 << n_halvings
         n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
-        cluster_size = ceil(n_labels / n_clusters)
+        cluster_size, is_small = ceil(n_labels / n_clusters), n_clusters <= MAX_ATTENTION_CLUSTERS
         beam = max(min(ceil(N_CANDIDATES / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
         freeze = default.freeze_vectors if self.freeze_vectors is None else self.freeze_vectors
         return LightAttentionPlan(
@@ -187,6 +240,7 @@ class LightAttentionSettings(TrainingSettings):
             epochs=self.epochs or default.epochs,
             rate=self.rate,
             average_from=default.average_from if self.average_from is None else self.average_from,
+            word_dim=self.word_dim or (_WORD_DIM_OF_TREE if n_halvings else _WORD_DIM),
             hidden=self.hidden or default.hidden,
             fc_sizes=parse_sizes(self.fc_sizes or default.fc_sizes),
             freeze_vectors=freeze and self.word_vectors is not None,
@@ -194,6 +248,7 @@ class LightAttentionSettings(TrainingSettings):
             n_halvings=n_halvings,
             levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
             beam=self.beam or beam,
+            generator=self.generator or ("attention" if self.paper or is_small else "pool"),
         )
 
     def _count_halvings(self, n_labels: int) -> int:
@@ -203,10 +258,11 @@ class LightAttentionSettings(TrainingSettings):
         return max(ceil(log2(n_labels / self.max_leaf)), 0)
 
 
-def _cpu_defaults(n_samples: int) -> CorpusDefaults:
-    """Our defaults, for a CPU: smaller batches for few texts, so that an epoch has enough steps."""
+def _choose_defaults(n_samples: int, has_tree: bool) -> CorpusDefaults:
+    """Our defaults, for a CPU: small batches for few texts, so that an epoch has enough steps; fewer epochs with a tree."""
     batch = choose_batch(n_samples, 16, 64, steps=192)
-    return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=10, average_from=0, freeze_vectors=False)
+    epochs = _EPOCHS if not has_tree else _EPOCHS_OF_TREE if n_samples < _MANY_TEXTS else _EPOCHS_OF_MANY_TEXTS
+    return CorpusDefaults(hidden=64, fc_sizes="128", batch=batch, epochs=epochs, average_from=0, freeze_vectors=False)
 
 
 def choose_max_length(mean_words: float) -> int:

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from longtail.models.lightattention.levels import TreeLevel
-from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork
+from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork, PoolScorer
 from longtail.nn.devices import find_device
 from longtail.state import State, extract_part
 
 _Module = TypeVar("_Module", bound=torch.nn.Module)
 
-_HALF_PRECISION = ("embedding.weight", "query.weight", "label_output.weight")  # the large tables
+_HALF_PRECISION = ("embedding.weight", "query.weight", "label_output.weight", "output.weight")  # the large tables
 
 
 def networks_to_state(networks: Sequence[LevelNetwork]) -> State:
@@ -40,7 +40,7 @@ def networks_from_state(state: State, levels: Sequence[TreeLevel], device: str) 
     for number, level in enumerate(levels):
         attention = _restore_attention(extract_part(state, f"attention{number}."))
         saved = extract_part(state, f"encoder{number}.")
-        encoder = _restore_encoder(saved, attention.query.weight.shape[1]) if saved else networks[-1].encoder
+        encoder = _restore_encoder(saved, attention.input_dim) if saved else networks[-1].encoder
         networks.append(LevelNetwork(level, encoder.to(find_device(device)), attention.to(find_device(device))))
     return networks
 
@@ -53,12 +53,16 @@ def _restore_encoder(state: State, output_dim: int) -> BiLstmEncoder:
     return _load_weights(encoder, state)
 
 
-def _restore_attention(state: State) -> LabelAttention:
+def _restore_attention(state: State) -> LabelAttention | PoolScorer:
+    if "output.weight" in state:
+        n_nodes, n_weights = state["output.weight"].shape
+        return _load_weights(PoolScorer(n_nodes, (n_weights - 1) // 2), state)
     n_middle = sum(name.startswith("middle_layers.") and name.endswith(".bias") for name in state)
     middle = [len(state[f"middle_layers.{number}.bias"]) for number in range(n_middle)]
     fc_sizes = [len(state["first_layer.bias"]), *middle]
     n_nodes, input_dim = state["query.weight"].shape
-    attention = LabelAttention(n_nodes, input_dim, fc_sizes, per_label_output="label_output.weight" in state)
+    parts = {"per_label_output": "label_output.weight" in state, "match": "match_weight" in state}
+    attention = LabelAttention(n_nodes, input_dim, fc_sizes, **parts)
     return _load_weights(attention, state)
 
 

@@ -25,7 +25,7 @@ from longtail.kernels import Floats, Longs
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import LabelTree
 from longtail.models.lightattention.levels import NO_NODE, build_levels, make_targets
-from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork
+from longtail.models.lightattention.network import BiLstmEncoder, LabelAttention, LevelNetwork, PoolScorer
 from longtail.models.lightattention.search import (
     MAX_SCORES_PER_BATCH,
     LevelCandidates,
@@ -56,6 +56,7 @@ class TrainingCorpus:
     tfidf: sp.csr_array  # [n, n_words - 1] of the same texts; column j is word j + 1
     Y: sp.csr_array  # [n, n_labels]
     n_words: int
+    idf: Floats  # [n_words - 1]
     word_vectors: Floats | None = None  # [n_words, d] if pretrained
     valid: tuple[TokenRows, sp.csr_array] | None = None  # validation texts and their labels
 
@@ -100,16 +101,27 @@ class TreeTrainer:
 
     def _build_level(self, depth: int) -> LevelNetwork:
         """Create the network of a level, before training."""
-        encoder, level = self._choose_encoder(), self.levels[depth]
-        attention = LabelAttention(
-            level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=self.settings.per_label_output
-        ).to(self.device)
-        if self.settings.skip_connection:
-            init_queries_from_words(attention, encoder, self.targets[depth], self.data.tfidf)
-        if depth and self.settings.warm_start:
-            attention.copy_shared_layers(self.networks[-1].attention)
+        encoder, level, s = self._choose_encoder(), self.levels[depth], self.settings
         n_candidates = min(level.n_nodes, self.plan.beam * level.max_children) if depth else level.n_nodes
-        init_bias_from_frequencies(attention, self.targets[depth], n_candidates)
+        log_odds = compute_log_odds(self.targets[depth], n_candidates)
+        if self.plan.generator == "pool" and depth + 1 < len(self.levels):
+            scorer = PoolScorer(level.n_nodes, encoder.output_dim).to(self.device)
+            if s.skip_connection:
+                mean_words = max(float(self.data.texts.lengths.mean()), 1.0)
+                init_pool_from_words(scorer, encoder, self.targets[depth], self.data.tfidf, mean_words)
+            if s.prior:
+                init_bias(scorer, log_odds)
+            return LevelNetwork(level, encoder, scorer)
+        attention = LabelAttention(
+            level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=s.per_label_output, match=s.match
+        ).to(self.device)
+        if s.skip_connection:
+            init_queries_from_words(attention, encoder, self.targets[depth], self.data.tfidf)
+        above = self.networks[-1].attention if self.networks else None
+        if s.warm_start and isinstance(above, LabelAttention):
+            attention.copy_shared_layers(above)
+        if s.prior:
+            init_bias(attention, log_odds)
         return LevelNetwork(level, encoder, attention)
 
     def _choose_encoder(self) -> BiLstmEncoder:
@@ -123,7 +135,7 @@ class TreeTrainer:
         vectors = self.data.word_vectors
         encoder = BiLstmEncoder(
             self.data.n_words,
-            self.settings.word_dim if vectors is None else vectors.shape[1],
+            self.plan.word_dim if vectors is None else vectors.shape[1],
             self.plan.hidden,
             skip_connection=self.settings.skip_connection,
             freeze_vectors=self.plan.freeze_vectors,
@@ -132,6 +144,9 @@ class TreeTrainer:
         )
         if vectors is not None:
             encoder.embedding.weight.data.copy_(torch.from_numpy(vectors))
+        elif self.settings.idf_start:
+            scale = np.append(1.0, self.data.idf / self.data.idf.mean()).astype(np.float32)  # 1 for unknown words
+            encoder.embedding.weight.data.mul_(torch.from_numpy(scale)[:, None])
         return encoder.to(self.device)
 
     def _train(self, epochs: int, static: TokenRows | None = None) -> None:
@@ -176,7 +191,7 @@ class TreeTrainer:
         n_runs = self.settings.n_trees * len(self.levels)
         suffix = f".{self.tree_number}.{depth}" if n_runs > 1 else ""
         return replace(
-            plan_loop(self.settings, self.plan, steps, arrays),
+            plan_loop(self.settings, self.plan, steps, arrays, n_runs=n_runs),
             seed=self.seed,
             epochs=epochs,
             average_from=min(self.plan.average_from, epochs - 1),
@@ -225,16 +240,35 @@ def init_queries_from_words(
     :param targets: Positive nodes of the texts [n, n_nodes].
     :param tfidf: TF-IDF of the texts [n, n_words - 1].
     """
+    centres, length = average_words(encoder, targets, tfidf)
+    centres *= _INITIAL_LOGIT / length
+    attention.query.weight.data[:, -centres.shape[1] :] = torch.from_numpy(centres)
+
+
+def init_pool_from_words(
+    scorer: PoolScorer, encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array, mean_words: float
+) -> None:
+    """Start pooled scores at how similar the mean word vector of a text is to the words that are typical of a node's texts.
+
+    :param mean_words: Words of a text, on average: the mean of more vectors is shorter.
+    """
+    centres, length = average_words(encoder, targets, tfidf)
+    centres *= _INITIAL_LOGIT * mean_words**0.5 / length
+    d = centres.shape[1]
+    scorer.output.weight.data[:, encoder.output_dim - d : encoder.output_dim] = torch.from_numpy(centres)  # of the mean
+
+
+def average_words(encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array) -> tuple[Floats, float]:
+    """The centre of the words of each node's texts, less that of all nodes, of norm 1; and the mean norm of word vectors."""
     vectors = encoder.embedding.weight.detach().cpu().numpy()  # [n_words, d]
     centres = pifa(tfidf, targets, _WORDS_PER_NODE) @ vectors[1:]  # [n_nodes, d]
     centres -= centres.mean(0)
-    norms = np.linalg.norm(centres, axis=1, keepdims=True)
-    centres *= _INITIAL_LOGIT / np.maximum(norms, 1e-6) / np.linalg.norm(vectors, axis=1).mean()
-    attention.query.weight.data[:, -vectors.shape[1] :] = torch.from_numpy(centres.astype(np.float32))
+    centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-6)
+    return centres.astype(np.float32), float(np.linalg.norm(vectors, axis=1).mean())
 
 
-def init_bias_from_frequencies(attention: LabelAttention, targets: sp.csr_array, n_candidates: int) -> None:
-    """Start the biases at the log-odds that a node is positive when it is a candidate.
+def compute_log_odds(targets: sp.csr_array, n_candidates: int) -> Floats:
+    """Compute the log-odds that a node is positive when it is a candidate [n_nodes].
 
     :param targets: Positive nodes of the texts [n, n_nodes].
     :param n_candidates: Candidates per text.
@@ -242,10 +276,18 @@ def init_bias_from_frequencies(attention: LabelAttention, targets: sp.csr_array,
     n_samples, n_nodes = targets.shape
     counts = np.bincount(targets.indices, minlength=n_nodes)
     n_shown = np.maximum(n_samples * n_candidates / n_nodes, counts)  # texts whose candidate a node is, on average
-    log_odds = np.log((counts + 1) / (n_shown - counts + 1))
-    attention.output_layer.bias.data.fill_(float(log_odds.mean()))
-    if attention.label_output is not None:
-        attention.label_output.weight.data[:, -1] = torch.from_numpy((log_odds - log_odds.mean()).astype(np.float32))
+    out: Floats = np.log((counts + 1) / (n_shown - counts + 1)).astype(np.float32)
+    return out
+
+
+def init_bias(scorer: LabelAttention | PoolScorer, log_odds: Floats) -> None:
+    """Start the biases at the log-odds of the nodes; without biases per node, at their mean."""
+    if isinstance(scorer, PoolScorer):
+        scorer.output.weight.data[:, -1] = torch.from_numpy(log_odds)
+        return
+    scorer.output_layer.bias.data.fill_(float(log_odds.mean()))
+    if scorer.label_output is not None:
+        scorer.label_output.weight.data[:, -1] = torch.from_numpy(log_odds - log_odds.mean())
 
 
 def make_adam(modules: torch.nn.Module, encoders: Sequence[BiLstmEncoder], rate: float) -> JointOptimizer:

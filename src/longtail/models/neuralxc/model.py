@@ -5,7 +5,7 @@ Training is in ``longtail.models.neuralxc.training`` and needs torch; prediction
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +15,10 @@ from longtail.data.holdout import split_holdout
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.kernels import Floats, Ints
+from longtail.labelspace.centroids import Centroids
 from longtail.model import Model, Valid
-from longtail.models.neuralxc.settings import PUBLISHED, NeuralXCSettings
+from longtail.models.neuralxc.settings import INIT_NORM, MAX_FEW_LABELS, NeuralXCSettings
+from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
 from longtail.state import State
@@ -42,13 +44,19 @@ class NeuralXC(NeuralXCSettings, Model):
 
     packages = ("torch",)
     presets: ClassVar = {
-        "best": {"ngrams": 1},  # word pairs make the first layer several times as large and did not help
+        "best": {"ngrams": 1},  # word pairs make the first layer several times as large
         "paper": {
-            **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED, "alpha": 0.01, "beta": 0.01},
-            **{"code_activation": "none", "latent_activation": "tanh", "output_activation": "sigmoid"},
-            **{"reduction": "mean", "prior_bias": False, "keep_prob": 1.0, "optimizer": "adam", "weight_decay": 1e-4},
-            **{"batch": 64, "epochs": 25, "schedule": "constant", "average": "none"},
-            **{"patience": 0, "holdout": 0.0, "ngrams": 1},
+            **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED},
+            **{"code_activation": "none", "latent_activation": "tanh", "label_init": "random"},
+            **{
+                "reduction": "mean",
+                "prior_bias": False,
+                "keep_prob": 1.0,
+                "optimizer": "adam",
+                "weight_decay": WEIGHT_DECAY,
+            },
+            **{"batch": BATCH, "epochs": EPOCHS, "schedule": "constant", "average": "none"},
+            **{"patience": 0, "holdout": 0.0, "collapse_epochs": 0, "ngrams": 1, "normalise": False},
         },
     }
 
@@ -56,7 +64,7 @@ class NeuralXC(NeuralXCSettings, Model):
     autoencoder: Autoencoder  # φᵢ and ψᵢ
     latent_regressor: Mlp  # f
     label_decoder: Mlp  # ψₒ without its last layer
-    seen: Ints  # ids of the labels that have training samples
+    seen: Ints  # ids of the labels that have training samples: the outputs of ψₒ
     index: LabelIndex  # [len(seen), h + 1] last layer of ψₒ: a vector for each label, with its bias as last component
 
     @property
@@ -64,18 +72,29 @@ class NeuralXC(NeuralXCSettings, Model):
         """The sigmoid of the last layer of ψₒ."""
         return "probability"
 
+    def tries_features(self, n_labels: int) -> bool:
+        """With many labels, where training starts from centroids, which the trial compares; otherwise single words."""
+        return n_labels > MAX_FEW_LABELS
+
+    def fit_quick(self, X: sp.csr_array, Y: sp.csr_array, **settings: Any) -> Centroids:  # type: ignore[override]
+        """Classify by centroids, to compare features in a trial."""
+        return Centroids(X, Y, INIT_NORM)
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.neuralxc.training import fit_neuralxc
 
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
-        if valid is None and self.holdout:
+        self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
+        Y = sp.csr_array(Y[:, self.seen])  # labels without samples need no outputs
+        if valid is not None:
+            valid = (valid[0], sp.csr_array(valid[1][:, self.seen]))
+        elif self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed)
         weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress)
         self.autoencoder, self.latent_regressor, self.label_decoder, vectors = weights
         if plan.output_activation == "none":
             self.autoencoder = self.autoencoder.refit_decoder(X)
-        self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
-        vectors = vectors[self.seen].astype(np.float16).astype(np.float32)  # rounded as in the saved model
+        vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
         self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
 
@@ -122,7 +141,7 @@ class NeuralXC(NeuralXCSettings, Model):
     def _restore(self, state: State) -> None:
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         n, n_label, n_between = len(plan.encoder_widths), len(plan.label_encoder_widths), len(plan.regressor_widths)
-        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), self.code_activation])
+        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), plan.code_activation])
         decoder = Mlp.from_state(state, "decoder", [*["leaky0.2"] * (n - 1), plan.output_activation])
         self.autoencoder = Autoencoder(encoder, decoder)
         self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation])

@@ -1,40 +1,22 @@
-"""Settings of NeuralXC, the published networks, and the values of settings that depend on the data. Needs no torch."""
+"""Settings of NeuralXC, and the values of those that depend on the data. Needs no torch."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
-from longtail.features.mlp import ACTIVATIONS, halve_widths
+from longtail.features.mlp import ACTIVATIONS
+from longtail.nn.published_autoencoders import PUBLISHED, Widths, choose_network, parse_widths
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
-PUBLISHED = "published"  # value of a setting: as in the paper
-_MAX_FEW_LABELS = 4096  # up to this many labels, the defaults for few labels apply
-_WIDTHS = re.compile(r"[1-9]\d{0,6}(-[1-9]\d{0,6})*")
-
-Widths = tuple[int, ...]  # of the layers of a network, without its input
-
-
-class PublishedNetwork(NamedTuple):
-    """The networks that the paper's code uses for one corpus."""
-
-    encoder: Widths  # φᵢ; ψᵢ mirrors it
-    label_encoder: Widths  # φₒ; ψₒ mirrors it
-    regressor: Widths  # hidden layers of f
-    output_activation: str  # of ψᵢ
-    rate: float  # of Adam
-
-
-# by (n_features, n_labels)
-PUBLISHED_NETWORKS = {
-    (1836, 159): PublishedNetwork((1152, 600, 256), (96, 32), (112,), "sigmoid", 3e-4),  # Bibtex
-    (500, 983): PublishedNetwork((250, 125), (326, 163, 82), (104,), "sigmoid", 3e-4),  # Delicious
-    (120, 101): PublishedNetwork((100, 50), (75, 50, 32), (41,), "sigmoid", 1e-3),  # Mediamill
-    (5000, 3993): PublishedNetwork((2500, 1250, 500), (1331, 443, 141), (325,), "relu", 3e-4),  # EURLex-4K
-}
+MAX_FEW_LABELS = 4096  # up to this many labels, the defaults for few labels apply
+_EPOCHS_MANY = 5
+_WIDTH_MANY = 512
+_WEIGHT = 0.01  # α and β of the paper
+OPTIMIZERS = ("sgd", "lazy-adam", "adam")
+INIT_NORM = 12.0  # of label vectors that start as centroids: log-odds of rare labels are about −10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,23 +26,30 @@ class NeuralXCPlan(TrainingPlan):
     encoder_widths: Widths
     label_encoder_widths: Widths
     regressor_widths: Widths
+    code_activation: str
     output_activation: str
+    label_init: str
+    optimizer: str
     label_rate: float
+    inner_rate: float  # of layers between the first and the last
+    init_norm: float = INIT_NORM
 
 
 @settings
 class NeuralXCSettings(TrainingSettings):
     """Settings of NeuralXC."""
 
-    encoder: str = setting(
+    encoder: str | None = setting(
         'Layer widths of the input encoder φᵢ, the code last, such as "1152-600-256"; the decoder ψᵢ mirrors them.'
-        " published: the paper's widths for data of the size of its corpora, otherwise halved from layer to layer.",
-        default="256",
+        " published: the paper's widths for data of the size of its corpora, otherwise halved from layer to layer. None:"
+        f" 256, or {_WIDTH_MANY} for more than {MAX_FEW_LABELS:,} labels.",
+        default=None,
         paper=PUBLISHED,
     )
-    label_encoder: str = setting(
-        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them.",
-        default="256",
+    label_encoder: str | None = setting(
+        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them. None: 256 or"
+        f" {_WIDTH_MANY}, as for encoder.",
+        default=None,
         paper=PUBLISHED,
     )
     regressor: str = setting(
@@ -75,10 +64,20 @@ class NeuralXCSettings(TrainingSettings):
         paper="joint",
         choices=("joint", "staged"),
     )
-    alpha: float = setting("Weight α of the reconstruction of the input.", default=0.01, paper="0.01", minimum=0)
-    beta: float = setting("Weight β of the reconstruction of the label set.", default=0.01, paper="0.01", minimum=0)
-    gamma: float = setting(
-        "Weight γ of ‖f(φᵢ(x)) − φₒ(y)‖², a term that eq. 1 does not have.", default=0.0, paper="0", minimum=0
+    alpha: float | None = setting(
+        "Weight α of the reconstruction of the input, with mode=joint. None: 0.01.", default=None, paper="0.01", minimum=0
+    )
+    beta: float | None = setting(
+        "Weight β of the reconstruction of the label set, with mode=joint. None: 0.01.",
+        default=None,
+        paper="0.01",
+        minimum=0,
+    )
+    gamma: float | None = setting(
+        "Weight γ of ‖f(φᵢ(x)) − φₒ(y)‖², a term that eq. 1 does not have, with mode=joint. None: 0.",
+        default=None,
+        paper="0",
+        minimum=0,
     )
     reduction: str = setting(
         "Reduction of the losses over features and labels: sum (the paper's equation) or mean (the paper's code).",
@@ -86,113 +85,125 @@ class NeuralXCSettings(TrainingSettings):
         paper="mean",
         choices=("sum", "mean"),
     )
-    code_activation: str = setting(
-        f"Activation after φᵢ: {', '.join(ACTIVATIONS)}.", default="relu", paper="none", choices=tuple(ACTIVATIONS)
+    code_activation: str | None = setting(
+        f"Activation after φᵢ: {', '.join(ACTIVATIONS)}. None: relu, and none with label_init=centroids.",
+        default=None,
+        paper="none",
+        choices=tuple(ACTIVATIONS),
     )
     latent_activation: str = setting(
         f"Activation after φₒ and f: {', '.join(ACTIVATIONS)}.", default="none", paper="tanh", choices=tuple(ACTIVATIONS)
     )
-    output_activation: str = setting(
-        "Activation after ψᵢ: none, relu or sigmoid. The paper's is used with encoder=published.",
-        default="none",
+    output_activation: str | None = setting(
+        "Activation after ψᵢ: none, relu or sigmoid. None: the paper's with encoder=published, otherwise none.",
+        default=None,
         paper="sigmoid (EURLex: relu)",
         choices=("none", "relu", "sigmoid"),
     )
     prior_bias: bool = setting(
         "Initialise the label biases with the log-odds of the label frequencies.", default=True, paper="false"
     )
+    label_init: str | None = setting(
+        "Initial label vectors, the last layer of ψₒ: random, or centroids, the mean directions of f(φᵢ(x)) of the samples"
+        f" of each label. None: with mode=joint centroids for more than {MAX_FEW_LABELS:,} labels, otherwise random.",
+        default=None,
+        paper="random",
+        choices=("random", "centroids"),
+    )
     keep_prob: float = setting(
         "Input dropout: probability of keeping a feature during training.", default=0.8, paper="1", positive=True, maximum=1
     )
-    optimizer: str = setting(
-        "Optimiser: adam (with L2 regularisation, for all weights), or sgd for the first layer and Adam for the others.",
-        default="sgd",
+    optimizer: str | None = setting(
+        "Optimiser: adam (with L2 regularisation, for all weights), or for the first layer sgd or lazy-adam (Adam for the"
+        " features of the batch) and AdamW for the other weights. None: lazy-adam with label_init=centroids, otherwise sgd.",
+        default=None,
         paper="adam",
-        choices=("sgd", "adam"),
+        choices=OPTIMIZERS,
     )
     batch: int | None = setting(
         "Samples per batch. None: 32 to 128, depending on the number of samples; 512 for more than"
-        f" {_MAX_FEW_LABELS:,} labels.",
+        f" {MAX_FEW_LABELS:,} labels.",
         default=None,
         paper="64",
         positive=True,
     )
     epochs: int | None = setting(
-        f"Maximum number of epochs. None: 30; 15 for more than {_MAX_FEW_LABELS:,} labels.",
+        f"Maximum number of epochs. None: 30; {_EPOCHS_MANY} for more than {MAX_FEW_LABELS:,} labels.",
         default=None,
         paper="not given",
         positive=True,
     )
     rate: float | None = setting(
-        "Learning rate of the first layer with optimizer=sgd, of all weights with adam. None: with sgd 30, or 100 for more"
-        f" than {_MAX_FEW_LABELS:,} labels; with adam the paper's.",
+        "Learning rate of the first layer with optimizer=sgd or lazy-adam, of all weights with adam. None: with sgd 30, with"
+        " lazy-adam 0.01, with adam the paper's.",
         default=None,
         paper="0.0003 (Mediamill: 0.001)",
         positive=True,
     )
     label_rate: float | None = setting(
-        "Learning rate of all weights but the first layer with optimizer=sgd. None: 0.001; 0.003 for more than"
-        f" {_MAX_FEW_LABELS:,} labels.",
+        "Learning rate of the label vectors, the last layer of ψₒ, with optimizer=sgd or lazy-adam; layers between the first"
+        " and the last have the same, with label_init=centroids at most 0.001. None: 0.001; 0.02 for more"
+        f" than {MAX_FEW_LABELS:,} labels.",
         default=None,
         positive=True,
     )
     weight_decay: float = setting(
-        "L2 regularisation with optimizer=adam, decoupled weight decay with sgd.", default=0.0, paper="0.0001", minimum=0
+        "L2 regularisation with optimizer=adam; otherwise decoupled weight decay of all weights that are no tables.",
+        default=0.0,
+        paper="0.0001",
+        minimum=0,
     )
     device: str = setting(
-        "Device to train on: cpu, cuda or another that torch knows. Prediction uses the CPU.", default="cpu"
+        "Device to train on: cpu, cuda or another that torch knows. auto: a GPU if there is one. Prediction uses the CPU.",
+        default="auto",
     )
 
     def check(self) -> None:
-        """Raise a ``SettingError`` for a value outside its limits, or for widths that cannot be read."""
+        """Raise a ``SettingError`` for a value outside its limits, or for one that would have no effect."""
         super().check()
-        parse_widths("encoder", self.encoder)
-        parse_widths("label_encoder", self.label_encoder)
-        parse_widths("regressor", self.regressor)
+        for name in ("encoder", "label_encoder", "regressor"):
+            if getattr(self, name) is not None:
+                parse_widths(name, getattr(self, name))
+        if self.mode == "staged" and self.label_init == "centroids":
+            found = "label_init=centroids cannot be combined with mode=staged: the codes of labels are trained first"
+            raise SettingError(found, hint="Leave label_init out, or set mode=joint")
+        joint = "mode=joint, as staged training minimises each loss alone"
+        sparse = "optimizer=sgd or lazy-adam; with adam, all weights have the same rate"
+        conditions = [
+            Condition(self.mode == "joint", joint, ("alpha", "beta", "gamma")),
+            Condition(self.optimizer != "adam", sparse, ("label_rate",)),
+        ]
+        refuse_unused(self, conditions)
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """The weights α, β and γ of the terms of the loss."""
+        alpha, beta = (_WEIGHT if value is None else value for value in (self.alpha, self.beta))
+        return alpha, beta, self.gamma or 0.0
 
     def plan(self, n_samples: int, n_features: int, n_labels: int) -> NeuralXCPlan:
         """Fill in the settings that depend on the size of the data. Defaults were chosen on held-out training data."""
         paper = choose_network(n_features, n_labels)
-        if n_labels <= _MAX_FEW_LABELS:
-            batch = choose_batch(n_samples, 32, 128)
-            epochs, rate, label_rate = 30, 30.0, 0.001
-        else:
-            batch, epochs, rate, label_rate = 512, 15, 100.0, 0.003
-        if self.optimizer == "adam":
-            rate = paper.rate
+        many = n_labels > MAX_FEW_LABELS
+        batch = 512 if many else choose_batch(n_samples, 32, 128)
+        epochs, label_rate = (_EPOCHS_MANY, 0.02) if many else (30, 0.001)
+        width = str(_WIDTH_MANY if many else 256)
+        label_init = self.label_init or ("centroids" if many and self.mode == "joint" else "random")
+        optimizer = self.optimizer or ("lazy-adam" if label_init == "centroids" else "sgd")
+        published = paper.output_activation if self.encoder == PUBLISHED else "none"
+        label_rate = self.label_rate or label_rate
         return NeuralXCPlan(
-            encoder_widths=parse_widths("encoder", self.encoder) or paper.encoder,
-            label_encoder_widths=parse_widths("label_encoder", self.label_encoder) or paper.label_encoder,
+            encoder_widths=parse_widths("encoder", self.encoder or width) or paper.encoder,
+            label_encoder_widths=parse_widths("label_encoder", self.label_encoder or width) or paper.label_encoder,
             regressor_widths=paper.regressor if self.regressor == PUBLISHED else parse_widths("regressor", self.regressor),
-            output_activation=paper.output_activation if self.encoder == PUBLISHED else self.output_activation,
+            code_activation=self.code_activation or ("none" if label_init == "centroids" else "relu"),
+            output_activation=self.output_activation or published,
+            label_init=label_init,
+            optimizer=optimizer,
             batch=self.batch or batch,
             epochs=self.epochs or epochs,
-            rate=self.rate or rate,
-            label_rate=self.label_rate or label_rate,
+            rate=self.rate or {"sgd": 30.0, "lazy-adam": 0.01, "adam": paper.rate}[optimizer],
+            label_rate=label_rate,
+            # f starts as the identity, and the centroids fit only while it is near it
+            inner_rate=min(label_rate, 0.001) if label_init == "centroids" else label_rate,
         )
-
-
-def choose_network(n_features: int, n_labels: int) -> PublishedNetwork:
-    """Return the published network for data of this size, or one by the same rule: widths halved from layer to layer.
-
-    >>> choose_network(500, 983).encoder, choose_network(2000, 300)[:3]
-    ((250, 125), ((1000, 500, 256), (150, 75), (165,)))
-    """
-    if (n_features, n_labels) in PUBLISHED_NETWORKS:
-        return PUBLISHED_NETWORKS[n_features, n_labels]
-    code, label_code = min(max(n_features // 4, 1), 256), min(max(n_labels // 4, 1), 128)
-    widths = tuple(halve_widths(n_features, code)), tuple(halve_widths(n_labels, label_code))
-    return PublishedNetwork(*widths, ((code + label_code) // 2,), "sigmoid", 3e-4)
-
-
-def parse_widths(name: str, text: str) -> Widths:
-    """Parse the layer widths of a setting; empty for ``published`` and for a regressor without hidden layers.
-
-    >>> parse_widths("encoder", "1152-600-256"), parse_widths("regressor", "")
-    ((1152, 600, 256), ())
-    """
-    if text == PUBLISHED or (text == "" and name == "regressor"):
-        return ()
-    if not _WIDTHS.fullmatch(text):
-        raise SettingError(f'{name} is "{text}"', hint=f'Give layer widths such as "512-256", or "{PUBLISHED}"')
-    return tuple(int(width) for width in text.split("-"))

@@ -10,8 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
+from longtail.labelspace.centroids import compute_log_odds
 from longtail.model import Valid
 from longtail.models.neuralxc.network import NeuralXCNetwork, NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
@@ -24,7 +26,7 @@ from longtail.progress import Progress
 
 History = list[dict[str, float]]  # one row per epoch
 
-_MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
+_SAMPLES_PER_BLOCK = 4096  # encoded at a time to initialise label vectors
 
 
 class NeuralXCStage(NamedTuple):
@@ -50,8 +52,19 @@ class NeuralXCTraining:
         label_counts = np.bincount(Y.indices, minlength=n_labels)
         self.seen: Ints = np.flatnonzero(label_counts).astype(np.int32)  # labels that have samples
         if settings.prior_bias:
-            share = np.minimum(np.maximum(label_counts, _MIN_SAMPLES) / Y.shape[0], _MAX_SHARE)
-            self.net.label_decoder.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
+            self.net.label_decoder.bias.data.copy_(torch.tensor(compute_log_odds(label_counts, Y.shape[0])))
+        if plan.label_init == "centroids":
+            self._init_label_vectors()
+
+    @torch.no_grad()
+    def _init_label_vectors(self) -> None:
+        """Initialise the last layer of ψₒ with centroids: labels start where their samples are."""
+        last = self.net.label_decoder
+        total = np.zeros(last.output_layer.shape, np.float32)
+        n_samples = self.X.shape[0]
+        for rows in np.array_split(np.arange(n_samples), n_samples // _SAMPLES_PER_BLOCK + 1):
+            total += self.Y[rows].T.tocsr() @ normalize(self.net.embed(self.X[rows]), dim=1).cpu().numpy()
+        last.output_layer.data.copy_(self.plan.init_norm * normalize(torch.from_numpy(total), dim=1))
 
     @property
     def n_steps(self) -> int:
@@ -67,31 +80,33 @@ class NeuralXCTraining:
 
         Eq. 1 is α ‖ψᵢ(φᵢ(x)) − x‖² + β ‖ψₒ(φₒ(y)) − y‖² + BCE(ψₒ(f(φᵢ(x))), y).
         """
-        net, settings, x, y = self.net, self.settings, self.X[rows], self.Y[rows]
+        net, x, y = self.net, self.X[rows], self.Y[rows]
+        alpha, beta, gamma = self.settings.weights
         code = net.encoder(self.drop_features(x))  # [B, a]
         latent = net.regressor(code)  # [B, b]
         total: Tensor = self.per_label * net.label_decoder.bce(latent, y)
-        if settings.alpha:
+        if alpha:
             error = net.decoder.squared_error(code, x, self.plan.output_activation)
-            total = total + settings.alpha * self.per_feature * error
-        if settings.beta or settings.gamma:
+            total = total + alpha * self.per_feature * error
+        if beta or gamma:
             label_code = net.label_encoder(y)  # [B, b]
-            if settings.beta:
+            if beta:
                 error = net.label_decoder.squared_error(label_code, y, "sigmoid")
-                total = total + settings.beta * self.per_label * error
-            if settings.gamma:
-                total = total + settings.gamma * _squared_distance(latent, label_code)
+                total = total + beta * self.per_label * error
+            if gamma:
+                total = total + gamma * _squared_distance(latent, label_code)
         return total
 
     def input_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the input autoencoder alone: ‖ψᵢ(φᵢ(x)) − x‖²."""
         net, x = self.net, self.X[rows]
-        return net.decoder.squared_error(net.encoder(self.drop_features(x)), x, self.plan.output_activation)
+        error = net.decoder.squared_error(net.encoder(self.drop_features(x)), x, self.plan.output_activation)
+        return self.per_feature * error
 
     def label_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the label autoencoder alone: ‖ψₒ(φₒ(y)) − y‖²."""
         net, y = self.net, self.Y[rows]
-        return net.label_decoder.squared_error(net.label_encoder(y), y, "sigmoid")
+        return self.per_label * net.label_decoder.squared_error(net.label_encoder(y), y, "sigmoid")
 
     def regressor_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the regressor between fixed codes: ‖f(φᵢ(x)) − φₒ(y)‖²."""
@@ -118,17 +133,23 @@ class NeuralXCTraining:
         return sp.csr_array((data, indices, indptr), shape=X.shape)
 
     def build_optimizer(self, networks: list[torch.nn.Module]) -> JointOptimizer:
-        """Build Adam with L2 as published, or SGD for the first layer of φᵢ and Adam for all other layers."""
+        """Build Adam with L2 as published, or SGD or lazy Adam for the first layer of φᵢ and AdamW for all other layers."""
         rate, label_rate, decay = self.plan.rate, self.plan.label_rate, self.settings.weight_decay
         tables, dense = split_parameters(torch.nn.ModuleList(networks))
-        if self.settings.optimizer == "adam":
+        if self.plan.optimizer == "adam":
             return JointOptimizer(torch.optim.Adam(dense, lr=rate, weight_decay=decay, fused=True))
         optimizers: list[torch.optim.Optimizer] = []
         if first := [table for table in tables if table is self.net.encoder.table]:
-            optimizers.append(RowSgd(first, lr=rate))
+            optimizers.append((RowSgd if self.plan.optimizer == "sgd" else LazyAdam)(first, lr=rate))
         if others := [table for table in tables if table is not self.net.encoder.table]:
             optimizers.append(LazyAdam(others, lr=label_rate))
-        return JointOptimizer(*optimizers, torch.optim.AdamW(dense, lr=label_rate, weight_decay=decay, fused=True))
+        last = [self.net.label_decoder.bias, self.net.label_decoder.output_layer]  # label vectors and their biases
+        groups = [
+            {"params": [p for p in dense if any(p is one for one in last)], "lr": label_rate},
+            {"params": [p for p in dense if not any(p is one for one in last)], "lr": self.plan.inner_rate},
+        ]
+        groups = [group for group in groups if group["params"]]
+        return JointOptimizer(*optimizers, torch.optim.AdamW(groups, weight_decay=decay, fused=True))
 
     @torch.no_grad()
     def validate(self, X: sp.csr_array, Y: sp.csr_array) -> float:
@@ -148,9 +169,9 @@ def fit_neuralxc(
     """Train the networks; return their weights and the history of the last stage."""
     training = NeuralXCTraining(X, Y, settings, plan)
     data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
-    loop = plan_loop(settings, plan, training.n_steps, data)
     metric = (lambda: training.validate(*valid)) if valid is not None else None
     net, stages = training.net, training.stages()
+    loop = plan_loop(settings, plan, training.n_steps, data, n_runs=len(stages))
     history: History = []
     with torch_threads(settings.threads):
         for stage in stages:

@@ -67,7 +67,7 @@ def build_forest(V: sp.csr_array | Floats, counts: Ints, settings: SecSeqSetting
     :param V: Label vectors of norm 1.
     :param counts: Training samples of each label [n_labels].
     """
-    K, D, seeds = plan.n_symbols, plan.depth, range(settings.seed, settings.seed + settings.n_trees)
+    K, D, seeds = plan.n_symbols, plan.depth, range(settings.seed, settings.seed + plan.n_trees)
     if settings.coding == "learned":
         return [fit_codes(V, counts, n_symbols=K, depth=D, seed=seed, threads=settings.threads) for seed in seeds]
     quantiser = settings.quantiser

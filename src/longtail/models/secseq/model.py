@@ -52,10 +52,11 @@ class SecSeq(SecSeqSettings, Model):
     With ``target=set``, ours, codes are paths in a 2-means tree. P(label | x) = Π P(u_d | u_<d, x), where each factor is a
     sigmoid, since the symbols of one position do not compete. Beam search over the trie of the codes finds the best labels.
 
-    Only the output layer is small. The vectors of words and the code table grow with the vocabulary and the labels: the
-    default model has 54 MB on 24,000 package descriptions, of which 1.1 MB are not word vectors.
+    The network of ``target=set`` starts from the centroids of the texts of symbols and codes, and by default each code has
+    its own vector: most of the accuracy where labels are many. With ``node_vectors=false`` the output layer does not grow
+    with the labels. The vectors of words and the code table grow with the vocabulary and the labels in any case.
 
-    Presets: ``best`` is the defaults, ``target=set`` over a bag of words with TF-IDF weights. ``paper`` is SeCSeq with the
+    Presets: ``best`` is the defaults: ``target=set`` over TF-IDF of words, three trees. ``paper`` is SeCSeq with the
     published network of mlc2seq (four trees, the best of five beams, K and D by our rule), except for its tokens: word
     pieces with trained vectors in place of words with frozen word2vec vectors of Wikipedia. ``mlc2seq`` is the same with
     one symbol per label.
@@ -105,6 +106,7 @@ class SecSeq(SecSeqSettings, Model):
         from longtail.models.secseq.training import fit_tree
 
         plan = self.plan(self.n_samples, self.n_seen)
+        self.check_plan(plan)
         self.features = self._make_features()
         X = self._mask_digits(X)
         texts = self.features.fit_transform(X, progress)
@@ -115,8 +117,8 @@ class SecSeq(SecSeqSettings, Model):
         elif self.holdout:
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed)
         trees = [(texts, Y, codes, n_inputs, self._tree_settings(m), plan, valid) for m, codes in enumerate(self.forest)]
-        if self.jobs > 1 and self.n_trees > 1:
-            with ProcessPoolExecutor(min(self.jobs, self.n_trees), mp_context=get_context("spawn")) as pool:
+        if self.jobs > 1 and plan.n_trees > 1:
+            with ProcessPoolExecutor(min(self.jobs, plan.n_trees), mp_context=get_context("spawn")) as pool:
                 done = list(pool.map(fit_tree, *zip(*trees, strict=True)))
         else:
             done = [fit_tree(*tree, progress) for tree in trees]
@@ -127,7 +129,7 @@ class SecSeq(SecSeqSettings, Model):
 
     def _tree_settings(self, number: int) -> SecSeqSettings:
         """The settings of one tree: it has its own seed and files."""
-        suffix = f".{number}" if self.n_trees > 1 else ""
+        suffix = f".{number}" if len(self.forest) > 1 else ""
         changes = {
             "seed": self.seed + number,
             "log": self.log and f"{self.log}{suffix}",
@@ -183,7 +185,8 @@ class SecSeq(SecSeqSettings, Model):
     def _restore(self, state: State) -> None:
         self.features = self._make_features()
         self.features.restore(extract_part(state, "features."))
-        trees = [extract_part(state, f"{number}.") for number in range(self.n_trees)]
+        n_trees = sum(name.endswith(".symbols") for name in state)
+        trees = [extract_part(state, f"{number}.") for number in range(n_trees)]
         K, unseen = int(state["n_symbols"][0]), self.label_counts == 0
         self.forest = []
         for arrays in trees:

@@ -23,16 +23,17 @@ from longtail.nn.sparse_embedding import SparseEmbedding, drop_entries
 
 
 class WordsEncoder(torch.nn.Module):
-    """ReLU(E x + b) of the TF-IDF vector x of a text: a weighted bag of words."""
+    """E x + b of the TF-IDF vector x of a text: a weighted bag of words."""
 
-    def __init__(self, n_words: int, width: int, keep_prob: float = 1.0) -> None:
+    def __init__(self, n_words: int, width: int, keep_prob: float = 1.0, std: float | None = None) -> None:
         """Initialise E at random and b with zeros.
 
         :param keep_prob: Input dropout: probability of keeping a word in training.
+        :param std: Standard deviation of the entries of E. None: that of vectors of norm 1.
         """
         super().__init__()
         self.width, self.keep_prob = width, keep_prob
-        self.table = SparseEmbedding(n_words, width, std=width**-0.5)
+        self.table = SparseEmbedding(n_words, width, std=width**-0.5 if std is None else std)
         self.bias = torch.nn.Parameter(torch.zeros(width))
 
     def forward(self, X: sp.csr_array) -> Tensor:
@@ -40,17 +41,17 @@ class WordsEncoder(torch.nn.Module):
         batch = X.indptr, X.indices, X.data
         if self.training and self.keep_prob < 1:
             batch = drop_entries(*batch, self.keep_prob)
-        return (self.table.bag(*batch) + self.bias).relu()
+        return self.table.bag(*batch) + self.bias
 
 
 def encode_for_attention(encoder: WordsEncoder | TextEncoder, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
     """What the decoder attends to: states [B, T, width], where there is one [B, T], text vectors [B, width].
 
-    A bag of words has one state, the text vector.
+    A bag of words has one state, the text vector with ReLU.
     """
     if not isinstance(encoder, WordsEncoder):
         return attention_inputs(encoder, texts)
-    V = encoder(texts)
+    V = encoder(texts).relu()
     return V[:, None], torch.ones(len(V), 1, dtype=torch.bool, device=V.device), V
 
 

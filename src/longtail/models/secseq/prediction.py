@@ -28,12 +28,14 @@ _FLOATS_PER_BATCH = 2**24  # entries of the attention layer of a batch
 
 
 def compress_arrays(arrays: State, settings: SecSeqSettings) -> State:
-    """The arrays of a network as they are saved: vectors of words and bags in 8 bits, other token vectors in 16 bits."""
+    """The arrays of a network as they are saved: vectors of words, bags and nodes in 8 bits, other token vectors in 16."""
     has_bag = settings.target == "set" and settings.encoder in BAGS
     out: State = {}
     for name, array in arrays.items():
         if name == "words.weight" or (has_bag and name == "encoder.weights.table.weight"):
             out |= {f"bag.{part}": values for part, values in QuantisedTable.quantise(array).state().items()}
+        elif name == "net.node_vectors.weight":
+            out |= {f"nodes.{part}": values for part, values in QuantisedTable.quantise(array).state().items()}
         elif not (has_bag and name.startswith("encoder.")):
             out[name] = array.astype(np.float16) if name.endswith("table.weight") else array
     return out
@@ -54,13 +56,13 @@ class TreeEncoder:
             return self.network.encode(texts, settings.device, settings.threads)
         if self.words_bias is None:
             return encode_bags(texts, self.bag, settings.threads)
-        return np.maximum(self.bag.matmul(texts, settings.threads) + self.words_bias, 0)
+        return self.bag.matmul(texts, settings.threads) + self.words_bias
 
     def encode_for_attention(self, texts: Texts, settings: SecSeqSettings) -> tuple[Floats, NDArray[np.bool_], Floats]:
         """What a decoder attends to: states [n, T, width], where there is one [n, T], text vectors [n, width]."""
         if self.words_bias is None:
             return self.network.attention_arrays(texts, settings.device, settings.threads)
-        V = self.encode(texts, settings)
+        V = np.maximum(self.encode(texts, settings), 0)
         return V[:, None], np.ones((len(V), 1), bool), V
 
 
@@ -81,7 +83,7 @@ class SetPredictor:
         :param trees: The arrays of each tree, as ``compress_arrays`` returned them.
         """
         self.encoders = [TreeEncoder(arrays) for arrays in trees]
-        self.heads = [extract_part(arrays, "net.") for arrays in trees]
+        self.heads = [extract_part(arrays, "net.") | _restore_node_vectors(arrays) for arrays in trees]
         self.searches = [
             TrieSearch.build(codes.trie, head, arrays["prior"])
             for codes, head, arrays in zip(forest, self.heads, trees, strict=True)
@@ -98,6 +100,14 @@ class SetPredictor:
         if settings.encoder == WORDS:
             return V
         return np.maximum(V @ head["text_layer.weight"].T + head["text_layer.bias"], 0)
+
+
+def _restore_node_vectors(arrays: State) -> State:
+    """The vectors of nodes in float32, if there are any."""
+    if "nodes.values" not in arrays:
+        return {}
+    table = QuantisedTable(arrays["nodes.values"], arrays["nodes.scale"])
+    return {"node_vectors.weight": table.dequantise(np.arange(len(table.scale), dtype=np.int32))}
 
 
 class SequencePredictor:
@@ -129,6 +139,6 @@ class SequencePredictor:
             yield from np.array_split(np.arange(texts.shape[0]), -(-texts.shape[0] * n_trees // _ROWS_PER_BATCH))
             return
         n_sequences = n_trees * (settings.samples if settings.decoding == "samples" else settings.beam)
-        n_tokens = max(_FLOATS_PER_BATCH // (n_sequences * settings.width), 1)
+        n_tokens = max(_FLOATS_PER_BATCH // (n_sequences * settings.get_width()), 1)
         n_texts = max(_ROWS_PER_BATCH // n_trees, 1)
         yield from make_length_batches(texts.lengths, np.random.default_rng(0), batch=n_texts, tokens=n_tokens)

@@ -34,6 +34,7 @@ class TrieSearch:
     hidden_weight: Floats  # [D − 1, hidden, width] A_1, A_2, …
     hidden_bias: Floats  # [D − 1, hidden]
     prefix_sums: Floats  # [inner nodes, hidden] Σ_j E_dj[u_j] of each prefix u; 0 for the root
+    node_vectors: Floats  # [nodes from depth 2 on, width], or [0, width]
 
     @classmethod
     def build(cls, trie: CodeTrie, arrays: State, prior: Floats) -> TrieSearch:
@@ -58,6 +59,7 @@ class TrieSearch:
             _stack([arrays[f"hidden_layers.{d - 1}.weight"] for d in later], (hidden, first.shape[1])),
             _stack([arrays[f"hidden_layers.{d - 1}.bias"] for d in later], (hidden,)),
             np.concatenate(sums),
+            arrays.get("node_vectors.weight", np.zeros((0, first.shape[1]), np.float32)),
         )
 
     def find(self, H: Floats, k: int, beam: int, threads: int | None = None) -> tuple[Ints, Floats]:
@@ -82,6 +84,7 @@ class TrieSearch:
                 self.hidden_weight,
                 self.hidden_bias,
                 self.prefix_sums,
+                self.node_vectors,
                 max(beam, k),
                 ids[block],
                 scores[block],
@@ -117,7 +120,8 @@ def _stack(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
 def _search_rows(
     H: Floats, level_start: Ints, first_child: Ints, symbol: Ints, leaf_start: Ints, label: Ints, log_share: Floats,
     prior: Floats, first_weight: Floats, later_weight: Floats, bias: Floats,
-    hidden_weight: Floats, hidden_bias: Floats, prefix_sums: Floats, beam: int, ids: Ints, scores: Floats,
+    hidden_weight: Floats, hidden_bias: Floats, prefix_sums: Floats, node_vectors: Floats,
+    beam: int, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
     """Fill ids and scores [n_rows, k] with the best labels and their log-probabilities."""
     depth = len(level_start) - 2
@@ -150,6 +154,8 @@ def _search_rows(
                             if d == 0
                             else inner_product(state, later_weight[d - 1, c])
                         )
+                        if d > 0 and len(node_vectors):
+                            z += inner_product(H[row], node_vectors[child - level_start[2]])
                         score = np.float32(above + _log_sigmoid(z + bias[d, c] + prior[child]))
                     if d < depth - 1:
                         n_next = insert_topk(child, score, next_nodes, next_scores, n_next)

@@ -8,7 +8,8 @@ compete (a sigmoid, not a softmax), since a text with several labels has several
 
 As in the paper, the learned parameters are vectors of K symbols for each of D positions and the layers between them,
 whatever the number of labels. Of single codes only counts are stored, as in the leaf histograms: the log-odds in the
-training data of going from u to u c, to which the network adds. An only child has probability 1.
+training data of going from u to u c, to which the network adds. An only child has probability 1. Node vectors, an option,
+are what the paper avoids: one learned vector for each code. They are most of the accuracy where labels are many.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from longtail.kernels import Floats, Longs
 from longtail.models.secseq.network import WordsEncoder
+from longtail.models.secseq.node_scores import score_nodes
 from longtail.models.secseq.settings import Texts
 from longtail.models.secseq.trie import CodeTrie, expand_ranges
 from longtail.nn.encoders import TextEncoder
+from longtail.nn.sparse_embedding import SparseEmbedding
 
 _PREFIX_STD = 0.3  # of initial prefix embeddings: large enough to matter next to the text
 _OUTPUT_STD = 0.1  # of initial output weights, times the root of the number of inputs: scores start near the counts
@@ -36,11 +39,19 @@ _OUTPUT_STD = 0.1  # of initial output weights, times the root of the number of 
 class SetNetwork(torch.nn.Module):
     """For a prefix u of d symbols, s = ReLU(A_d h(x) + Σ_j E_dj[u_j]), and W_d s + b_d are the logits of the next symbol.
 
-    For the empty prefix, s = h(x): the output of WordsEncoder, or of a layer with ReLU after another encoder.
+    For the empty prefix, s = h(x): the output of WordsEncoder, or of a layer with ReLU after another encoder. With
+    ``node_vectors``, the logit of a code or prefix of two or more symbols adds its own v · h(x).
     """
 
     def __init__(
-        self, encoder: WordsEncoder | TextEncoder, n_symbols: int, depth: int, *, hidden: int, dropout: float = 0.0
+        self,
+        encoder: WordsEncoder | TextEncoder,
+        n_symbols: int,
+        depth: int,
+        *,
+        hidden: int,
+        dropout: float = 0.0,
+        n_vectors: int = 0,
     ) -> None:
         """Initialise all layers at random.
 
@@ -48,12 +59,13 @@ class SetNetwork(torch.nn.Module):
         :param depth: D.
         :param hidden: Units of s, and of h unless the encoder is WordsEncoder.
         :param dropout: Dropout rate of h.
+        :param n_vectors: Number of codes and prefixes of two or more symbols that have vectors: all, or 0.
         """
         super().__init__()
         self.encoder, self.depth = encoder, depth
-        has_layer = isinstance(encoder, WordsEncoder)
-        self.text_layer = None if has_layer else torch.nn.Linear(encoder.width, hidden)
-        width = encoder.width if has_layer else hidden  # of h
+        is_words = isinstance(encoder, WordsEncoder)
+        self.text_layer = None if is_words else torch.nn.Linear(encoder.width, hidden)
+        width = encoder.width if is_words else hidden  # of h
         self.dropout = torch.nn.Dropout(dropout)
         self.hidden_layers = torch.nn.ModuleList(torch.nn.Linear(width, hidden) for _ in range(depth - 1))  # A_d
         self.prefix_embeddings = torch.nn.ParameterList(
@@ -64,16 +76,21 @@ class SetNetwork(torch.nn.Module):
             torch.nn.init.normal_(layer.weight, std=_OUTPUT_STD * layer.in_features**-0.5)
             torch.nn.init.zeros_(layer.bias)
         self.output_layers = torch.nn.ModuleList(outputs)
+        self.node_vectors = SparseEmbedding(n_vectors, width, std=0) if n_vectors else None  # v
 
     def embed(self, texts: Texts) -> Tensor:
         """h(x) [B, width]."""
         encoder = self.encoder
-        V = encoder(texts) if isinstance(encoder, WordsEncoder) else encoder.encode(texts)
-        out: Tensor = self.dropout(V if self.text_layer is None else self.text_layer(V).relu())
+        if isinstance(encoder, WordsEncoder):
+            V = encoder(texts)
+        else:
+            assert self.text_layer is not None
+            V = self.text_layer(encoder.encode(texts)).relu()
+        out: Tensor = self.dropout(V)
         return out
 
     def score_symbols(self, H: Tensor, rows: Longs, prefixes: Longs) -> Tensor:
-        """[n, K] logits of the next symbol.
+        """[n, K] logits of the next symbol, without those of node vectors.
 
         :param H: h(x) [B, width].
         :param rows: The text of each prefix [n].
@@ -111,26 +128,42 @@ class BranchTargets:
 
         :param samples: The number of each text in the training data.
         """
-        trie, H = self.trie, net.embed(texts)
+        H = net.embed(texts)
         rows, nodes = np.arange(len(samples)), np.zeros(len(samples), np.int64)  # all texts start at the root
         total = torch.zeros((), device=H.device)
-        for depth in range(trie.depth):
-            n = trie.first_child[nodes + 1] - trie.first_child[nodes]
-            uncertain = (n > 1) | (nodes == 0)  # an only child has probability 1
-            rows, nodes, n = rows[uncertain], nodes[uncertain], n[uncertain]
-            children, at = expand_ranges(trie.first_child[nodes], n), np.repeat(np.arange(len(nodes)), n)
+        for depth in range(self.trie.depth):
             path = self.paths[depth][samples]
             next_rows = np.repeat(np.arange(len(samples)), np.diff(path.indptr))
-            next_nodes = path.indices.astype(np.int64) + trie.level_start[depth + 1]
-            is_true = np.isin(rows[at] * len(trie.symbol) + children, next_rows * len(trie.symbol) + next_nodes)
-            if len(nodes):
-                logits = net.score_symbols(H, rows, self.prefixes[depth][nodes - trie.level_start[depth]])  # [n, K]
-                z = logits[torch.from_numpy(at), torch.from_numpy(trie.symbol[children]).long()]
-                z = z + torch.from_numpy(self.prior[children]).to(z.device)
-                target = torch.from_numpy(is_true.astype(np.float32)).to(z.device)
-                total = total + binary_cross_entropy_with_logits(z, target, reduction="sum")
+            next_nodes = path.indices.astype(np.int64) + self.trie.level_start[depth + 1]
+            total = total + self._level_loss(net, H, depth, (rows, nodes), (next_rows, next_nodes))
             rows, nodes = next_rows, next_nodes
         return total / len(samples)
+
+    def _level_loss(
+        self, net: SetNetwork, H: Tensor, depth: int, pairs: tuple[Longs, Longs], next_pairs: tuple[Longs, Longs]
+    ) -> Tensor:
+        """The sum over the children of nodes of one depth.
+
+        :param pairs: The texts and the nodes that they go through, in ascending order.
+        :param next_pairs: The same one depth below.
+        """
+        trie, (rows, nodes), (next_rows, next_nodes) = self.trie, pairs, next_pairs
+        n = (trie.first_child[nodes + 1] - trie.first_child[nodes]).astype(np.int64)
+        children, at = expand_ranges(trie.first_child[nodes], n), np.repeat(np.arange(len(nodes)), n)
+        above = np.searchsorted(rows * len(trie.symbol) + nodes, next_rows * len(trie.symbol) + trie.parent[next_nodes])
+        target = np.zeros(len(children), np.float32)
+        target[(np.cumsum(n) - n)[above] + next_nodes - trie.first_child[nodes[above]]] = 1
+        is_uncertain = ((n > 1) | (nodes == 0))[at].astype(np.float32)  # an only child has probability 1
+        logits = net.score_symbols(H, rows, self.prefixes[depth][nodes - trie.level_start[depth]])  # [n, K]
+        z = logits[torch.from_numpy(at), torch.from_numpy(trie.symbol[children]).long()] + _to(H, self.prior[children])
+        if net.node_vectors is not None and depth > 0:
+            z = z + score_nodes(H, net.node_vectors, rows[at], children - trie.level_start[2])
+        return binary_cross_entropy_with_logits(z, _to(H, target), _to(H, is_uncertain), reduction="sum")
+
+
+def _to(H: Tensor, array: Floats) -> Tensor:
+    """An array as a tensor on the device of H."""
+    return torch.from_numpy(array).to(H.device)
 
 
 def _log_odds(trie: CodeTrie, counts: NDArray[Any]) -> Floats:

@@ -7,8 +7,10 @@ from typing import TypeAlias
 
 import scipy.sparse as sp
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.features.token_rows import TokenRows
+from longtail.models.secseq.code_size import choose_code_size as choose_code_size
 from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
@@ -16,12 +18,15 @@ from longtail.settings import setting, settings
 WORDS = "words"  # the encoder that reads TF-IDF vectors; all others read tokens
 Texts: TypeAlias = sp.csr_array | TokenRows  # what encoders read
 BAGS = ("bag", *STATIC_VECTORS)  # encoders that average token vectors
+RECURRENT = ("gru", "lstm")
 LABEL_ORDERS = ("freq_desc", "freq_asc", "code", "random")
 DECODINGS = ("best", "beams", "samples", "direct")
 
-_CODES_PER_LABEL = 16  # of random codes; with fewer, too many labels share a code
-_MIN_RANDOM_SYMBOLS, _MIN_RANDOM_DEPTH = 64, 3
-_MAX_LEARNED_SYMBOLS = 256
+WORDS_WIDTH, TOKENS_WIDTH = 512, 256  # defaults of ``width``
+
+_EPOCHS_FROM_CENTROIDS, _EPOCHS = 6, 30
+_TREES_FROM_CENTROIDS, _MIN_LABELS_OF_ONE_TREE = 3, 50_000
+_RATE_PER_TEXT = 5.0  # of word vectors with start=centroids: the loss is a mean over the batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,7 @@ class SecSeqPlan(TrainingPlan):
 
     n_symbols: int  # K
     depth: int  # D
+    n_trees: int  # M
 
 
 @settings
@@ -49,10 +55,11 @@ class SecSeqSettings(TrainingSettings):
         default=WORDS,
         paper="gru",
     )
-    ngrams: int = setting("Longest n-gram of words that encoder=words reads.", default=2, positive=True)
-    width: int = setting(
-        "Dimension of an encoder trained from scratch. If it reads tokens: even, and above 64 a multiple of 64.",
-        default=256,
+    ngrams: int = setting("Longest n-gram of words that encoder=words reads.", default=1, positive=True)
+    width: int | None = setting(
+        f"Dimension of an encoder trained from scratch; even, if it reads tokens. None: {WORDS_WIDTH} for words,"
+        f" {TOKENS_WIDTH} for others.",
+        default=None,
         paper="1024",
         positive=True,
     )
@@ -109,11 +116,24 @@ class SecSeqSettings(TrainingSettings):
         paper="not given",
         positive=True,
     )
-    n_trees: int = setting(
-        "M, independent codings, each with its own network; their scores are averaged.",
-        default=1,
+    n_trees: int | None = setting(
+        f"M, independent codings, each with its own network; their scores are averaged. None: {_TREES_FROM_CENTROIDS} with"
+        f" start=centroids and fewer than {_MIN_LABELS_OF_ONE_TREE:,} labels, else 1.",
+        default=None,
         paper="1 and 4",
         positive=True,
+    )
+
+    start: str = setting(
+        "Where target=set with encoder=words starts: centroids (symbols and codes at the mean of the vectors of their texts)"
+        " or random.",
+        default="centroids",
+        choices=("centroids", "random"),
+    )
+    node_vectors: bool = setting(
+        "Whether each code has its own vector in the output layer of target=set, which then grows with the labels.",
+        default=True,
+        paper="false",
     )
 
     label_order: str = setting(
@@ -161,7 +181,7 @@ class SecSeqSettings(TrainingSettings):
         choices=DECODINGS,
     )
     beam: int = setting(
-        "Beam width, for sequences and for the search with target=set.", default=10, paper="5", positive=True
+        "Beam width, for sequences and for the search with target=set.", default=20, paper="5", positive=True
     )
     samples: int = setting("Sequences sampled per text with decoding=samples.", default=32, paper="not given", positive=True)
     constrained: bool = setting(
@@ -171,8 +191,8 @@ class SecSeqSettings(TrainingSettings):
     )
 
     rate: float | None = setting(
-        "Learning rate of the encoder. None: 30 for words (plain SGD), 0.05 for a bag, 0.001 for other encoders trained from"
-        " scratch, 0.0001 for pretrained ones.",
+        "Learning rate of the encoder. None: for words (plain SGD) 30, or 5 times the batch with start=centroids; 0.05 for a"
+        " bag, 0.001 for other encoders trained from scratch, 0.0001 for pretrained ones.",
         default=None,
         paper="0.0002",
         positive=True,
@@ -181,7 +201,12 @@ class SecSeqSettings(TrainingSettings):
     batch: int | None = setting(
         "Texts per batch. None: 16 to 64, depending on the number of texts.", default=None, paper="64", positive=True
     )
-    epochs: int = setting("Maximum number of epochs.", default=30, paper="20", positive=True)
+    epochs: int | None = setting(
+        f"Maximum number of epochs. None: {_EPOCHS_FROM_CENTROIDS} with start=centroids, else {_EPOCHS}.",
+        default=None,
+        paper="20",
+        positive=True,
+    )
     schedule: str = setting(
         f"Learning-rate schedule: {', '.join(SCHEDULES)}.", default="linear", paper="constant", choices=SCHEDULES
     )
@@ -210,60 +235,58 @@ class SecSeqSettings(TrainingSettings):
     )
     cache: str | None = setting("Folder that keeps the tokens of the training texts for the next run.", default=None)
 
+    def check(self) -> None:
+        """Raise a ``SettingError`` for a wrong value, or one that has no effect next to the others."""
+        super().check()
+        sequences, words, scratch = self.target == "sequence", self.encoder == WORDS, self.encoder in SCRATCH_ENCODERS
+        only_sequences = ("label_order", "positions", "max_labels", "symbol_width", "decoding")
+        conditions = [
+            Condition(sequences, "target=sequence", only_sequences),
+            Condition(sequences and self.decoding == "samples", "target=sequence and decoding=samples", ("samples",)),
+            Condition(sequences and self.decoding != "direct", "target=sequence and another decoding", ("constrained",)),
+            Condition(not sequences or self.decoding != "samples", "another decoding than samples", ("beam",)),
+            Condition(not sequences, "target=set", ("node_vectors",)),
+            Condition(not sequences and words, "target=set and encoder=words", ("start",)),
+            Condition(words, "encoder=words", ("ngrams", "keep_prob")),
+            Condition(not words, "an encoder that reads tokens", ("max_length", "cache")),
+            Condition(scratch, "an encoder that reads tokens and is trained from scratch", ("n_pieces",)),
+            Condition(words or scratch, "an encoder trained from scratch", ("width",)),
+            Condition(self.encoder in RECURRENT, "encoder=gru or lstm", ("token_width",)),
+            Condition(scratch and self.encoder != "bag", "encoder=gru, lstm, transformer or xlnet", ("layers",)),
+            Condition(self.coding == "random", "coding=random", ("quantiser",)),
+            Condition(self.n_trees != 1, "n_trees above 1", ("jobs",)),
+        ]
+        refuse_unused(self, conditions)
+
+    def check_plan(self, plan: SecSeqPlan) -> None:
+        """Raise a ``SettingError`` for a value that has no effect with these labels."""
+        is_deep = self.target == "sequence" or plan.depth > 1
+        needs = "codes of two or more symbols: more labels, or depth=2"
+        refuse_unused(self, [Condition(is_deep, needs, ("beam", "node_vectors"))])
+        refuse_unused(self, [Condition(is_deep or self.encoder != WORDS, needs, ("hidden",))])
+
+    @property
+    def starts_from_centroids(self) -> bool:
+        """Whether the network is a set network over words that starts from centroids."""
+        return self.target == "set" and self.encoder == WORDS and self.start == "centroids"
+
+    def get_width(self) -> int:
+        """Dimension of an encoder trained from scratch."""
+        return self.width or (WORDS_WIDTH if self.encoder == WORDS else TOKENS_WIDTH)
+
     def plan(self, n_samples: int, n_labels: int) -> SecSeqPlan:
         """Fill in what depends on the number of training texts and of labels that have one."""
-        rates = {WORDS: 30.0, **dict.fromkeys(SCRATCH_ENCODERS, 1e-3), **dict.fromkeys(BAGS, 0.05)}
+        batch, is_fast = self.batch or choose_batch(n_samples, 16, 64), self.starts_from_centroids
+        words_rate = _RATE_PER_TEXT * batch if is_fast else 30.0
+        rates = {WORDS: words_rate, **dict.fromkeys(SCRATCH_ENCODERS, 1e-3), **dict.fromkeys(BAGS, 0.05)}
         n_symbols, depth = choose_code_size(
             n_labels, learned=self.coding == "learned", n_symbols=self.n_symbols, depth=self.depth
         )
         return SecSeqPlan(
-            batch=self.batch or choose_batch(n_samples, 16, 64),
-            epochs=self.epochs,
+            batch=batch,
+            epochs=self.epochs or (_EPOCHS_FROM_CENTROIDS if is_fast else _EPOCHS),
             rate=self.rate or rates.get(self.encoder, 1e-4),
             n_symbols=n_symbols,
             depth=depth,
+            n_trees=self.n_trees or (_TREES_FROM_CENTROIDS if is_fast and n_labels < _MIN_LABELS_OF_ONE_TREE else 1),
         )
-
-
-def choose_code_size(
-    n_labels: int, *, learned: bool = False, n_symbols: int | None = None, depth: int | None = None
-) -> tuple[int, int]:
-    """Choose K and D by the number of labels; what is given is kept.
-
-    Random codes: K^D is at least 16 times the number of labels, starting at K = 64 and D = 3. ``depth=1`` alone gives each
-    label its own symbol, as in mlc2seq. Learned codes: each label has its own symbol up to 256 labels; for more labels,
-    K = 256 and D is as small as possible.
-
-    >>> [choose_code_size(n) for n in (600, 25_000, 1_000_000)], choose_code_size(600, depth=1)
-    ([(64, 3), (128, 3), (256, 3)], (600, 1))
-    >>> [choose_code_size(n, learned=True) for n in (100, 600, 25_000, 1_000_000)]
-    [(128, 1), (256, 2), (256, 2), (256, 3)]
-    """
-    if learned:
-        return _choose_learned_size(n_labels, n_symbols, depth)
-    if depth == 1 and n_symbols is None:
-        return n_labels, 1
-    K, D = n_symbols or _MIN_RANDOM_SYMBOLS, depth or _MIN_RANDOM_DEPTH
-    min_codes = _CODES_PER_LABEL * n_labels
-    while min_codes > K**D and not n_symbols:
-        K *= 2
-    while min_codes > K**D and not depth and K > 1:
-        D += 1
-    return K, D
-
-
-def _choose_learned_size(n_labels: int, n_symbols: int | None, depth: int | None) -> tuple[int, int]:
-    K, D = n_symbols or 2, depth or 1
-    while count_learned_codes(K, D) < n_labels and not n_symbols and (K < _MAX_LEARNED_SYMBOLS or depth):
-        K *= 2
-    while count_learned_codes(K, D) < n_labels and not depth and K > 1:
-        D += 1
-    return K, D
-
-
-def count_learned_codes(n_symbols: int, depth: int) -> int:
-    """Number of labels that learned codes of this size can distinguish.
-
-    With D > 1, half of the first symbols belong to one frequent label each, the other half start all other codes.
-    """
-    return n_symbols if depth == 1 else n_symbols // 2 * (1 + n_symbols ** (depth - 1))

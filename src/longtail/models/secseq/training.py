@@ -20,6 +20,7 @@ from longtail.models.secseq.network import Seq2Seq, WordsEncoder
 from longtail.models.secseq.search import TrieSearch, search_tries
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
 from longtail.models.secseq.settings import WORDS, SecSeqPlan, SecSeqSettings, Texts
+from longtail.models.secseq.start import WORD_STD, start_from_centroids
 from longtail.models.secseq.targets import make_sequences
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
@@ -35,7 +36,7 @@ SecSeqNetwork = SetNetwork | Seq2Seq
 HeldOut = tuple[Texts, sp.csr_array]  # held-out texts and their labels
 
 _HELD_OUT_PER_BATCH = 256
-_VALIDATION_BEAM = 10
+_NODE_RATE = 3  # times the learning rate of the other layers: a batch uses each node vector rarely
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def fit_tree(
     """
     torch.manual_seed(settings.seed)
     encoder = make_text_encoder(settings, n_inputs)
-    net = make_network(settings, encoder, codes.n_symbols, codes.depth).to(find_device(settings.device))
+    net = make_network(settings, encoder, codes).to(find_device(settings.device))
     labelled = np.flatnonzero(np.diff(Y.indptr))  # samples with labels
     lengths = _count_tokens(texts)[labelled]
 
@@ -71,7 +72,7 @@ def fit_tree(
     n_steps = len(batches(np.random.default_rng(0)))
     parts = [(texts, Y), *([valid] if valid else [])]
     data = [array for part in parts for matrix in part for array in _list_arrays(matrix)]
-    loop = plan_loop(settings, plan, n_steps, [*data, codes.symbols])
+    loop = plan_loop(settings, plan, n_steps, [*data, codes.symbols], n_runs=plan.n_trees)
     objective = _make_objective(net, texts, Y, codes, settings, valid)
     is_small = isinstance(encoder, WordsEncoder | BagEncoder)  # fast on one thread, on which torch gives the same bits
     with torch_threads(1 if is_small else settings.threads):
@@ -84,19 +85,20 @@ def make_text_encoder(settings: SecSeqSettings, n_inputs: int) -> WordsEncoder |
     """Build the encoder, for this number of words or tokens."""
     s = settings
     if s.encoder == WORDS:
-        return WordsEncoder(n_inputs, s.width, s.keep_prob)
-    return make_encoder(s.encoder, n_inputs, width=s.width, layers=s.layers, token_width=s.token_width)
+        return WordsEncoder(n_inputs, s.get_width(), s.keep_prob, WORD_STD if s.starts_from_centroids else None)
+    return make_encoder(s.encoder, n_inputs, width=s.get_width(), layers=s.layers, token_width=s.token_width)
 
 
-def make_network(settings: SecSeqSettings, encoder: WordsEncoder | TextEncoder, n_symbols: int, depth: int) -> SecSeqNetwork:
-    """Build the network for codes of ``depth`` symbols out of ``n_symbols``."""
+def make_network(settings: SecSeqSettings, encoder: WordsEncoder | TextEncoder, codes: Codebook) -> SecSeqNetwork:
+    """Build the network for these codes."""
     s = settings
     if s.target == "set":
-        return SetNetwork(encoder, n_symbols, depth, hidden=s.hidden, dropout=s.dropout)
+        n_vectors = len(codes.trie.symbol) - int(codes.trie.level_start[2]) if s.node_vectors else 0
+        return SetNetwork(encoder, codes.n_symbols, codes.depth, hidden=s.hidden, dropout=s.dropout, n_vectors=n_vectors)
     return Seq2Seq(
         encoder,
-        n_symbols,
-        depth,
+        codes.n_symbols,
+        codes.depth,
         hidden=s.hidden,
         symbol_width=s.symbol_width,
         dropout=s.dropout,
@@ -121,15 +123,19 @@ def _export_head(net: SecSeqNetwork) -> State:
 
 
 def _make_optimizer(net: SecSeqNetwork, settings: SecSeqSettings, plan: SecSeqPlan) -> JointOptimizer:
-    """Plain SGD for word vectors, Adam over the used rows for token vectors, AdamW for the rest."""
+    """Plain SGD for word vectors, Adam over the used rows for vectors of tokens and nodes, AdamW for the rest."""
     tables, dense = split_parameters(net)
     is_words = isinstance(net.encoder, WordsEncoder)
+    nodes = net.node_vectors if isinstance(net, SetNetwork) else None
+    tables = [table for table in tables if table is not nodes]
     in_encoder = set() if is_words else set(net.encoder.parameters())
     groups = [
         {"params": [p for p in dense if p not in in_encoder], "lr": settings.head_rate},
         {"params": [p for p in dense if p in in_encoder], "lr": plan.rate},
     ]
     rows: list[RowOptimizer] = [(RowSgd if is_words else LazyAdam)(tables, lr=plan.rate)] if tables else []
+    if nodes is not None:
+        rows.append(LazyAdam(nodes, lr=_NODE_RATE * settings.head_rate))
     return JointOptimizer(*rows, torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.0))
 
 
@@ -138,9 +144,12 @@ def _make_objective(
 ) -> _Objective:
     if isinstance(net, SetNetwork):
         branches = BranchTargets.build(codes.trie, Y)
+        if settings.starts_from_centroids:
+            assert isinstance(texts, sp.csr_array)
+            start_from_centroids(net, texts, branches)
         return _Objective(
             lambda rows: branches.loss(net, texts[rows], rows),
-            _make_set_metric(net, codes, branches.prior, valid) if valid else None,
+            _make_set_metric(net, codes, branches.prior, settings.beam, valid) if valid else None,
             {"prior": branches.prior},
         )
     targets = make_sequences(Y, codes, settings)
@@ -163,7 +172,7 @@ def _make_sequence_metric(net: Seq2Seq, codes: Codebook, settings: SecSeqSetting
     return metric
 
 
-def _make_set_metric(net: SetNetwork, codes: Codebook, prior: Floats, valid: HeldOut) -> Metric:
+def _make_set_metric(net: SetNetwork, codes: Codebook, prior: Floats, beam: int, valid: HeldOut) -> Metric:
     """The mean of P@1, P@3 and P@5 on held-out texts."""
     texts, Y = valid
     k = min(5, len(codes.trie.label))
@@ -173,7 +182,7 @@ def _make_set_metric(net: SetNetwork, codes: Codebook, prior: Floats, valid: Hel
 
         def rank(part: slice) -> TopK:
             H = net.embed(texts[part]).cpu().numpy()
-            return search_tries([search], [H], k, beam=_VALIDATION_BEAM, threads=1)
+            return search_tries([search], [H], k, beam=beam, threads=1)
 
         return mean_precision(rank, Y)
 
