@@ -28,9 +28,12 @@ START, END = "<!-- begin: python benchmarks/render_results.py -->\n", "<!-- end 
 README_ROWS = {
     "`ovr`": ("ovr",),
     "`plt`": ("plt",),
+    "`hierarchicalxc`": ("hierarchicalxc",),
     "`glas`": ("glas",),
+    "`neuralxc`": ("neuralxc",),
+    "`aplc`, a bag of tokens": ("aplc",),
+    "`secseq`, our set network": ("secseq",),
     "`lightattention`": ("lightattention",),
-    "`aplc`": ("aplc",),
     "best `blend`": (
         "blend:minilm",
         "blend:attention",
@@ -53,8 +56,8 @@ corpus or, for texts, TF-IDF of single words, which their seconds do not include
 `plt+ngrams=1+min_df=2+subwords=0.0+min_chars=2` uses the same features. omikuji and LibMultiLabel take no seed: their values
 differ by some tenths from run to run.
 
-Recorded before TF-IDF had separate norms for words and n-grams, and to be recorded again: `blend` on Project Gutenberg and
-Finna, `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm`, and `secseq` on Reuters and Debian.
+Recorded before TF-IDF had separate norms for words and n-grams, and to be recorded again: `blend` on Finna, `blend:attention`,
+`blend:minilm`, `blend` with wordllama, and `plt+dense=minilm` on Debian.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""

@@ -73,7 +73,7 @@ def test_log_and_checkpoint_are_written_but_not_saved_with_the_model(train: Data
     tagger = Tagger("glas", epochs=3, dim=8, **files).fit(train)
     rows = [json.loads(line) for line in Path(files["log"]).read_text().splitlines()]
     assert rows == tagger.model.history and [row["epoch"] for row in rows] == [1, 2, 3]  # type: ignore[attr-defined]
-    assert rows[0].keys() == {"epoch", "loss", "seconds", "metric"}
+    assert rows[0].keys() == {"epoch", "loss", "seconds", "metric", "P@1"}
     assert Path(files["checkpoint"]).is_file()
     tagger.save(tmp_path / "m")
     manifest = (tmp_path / "m" / "manifest.json").read_text()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.lightattention.settings import choose_max_length
+from longtail.models.aplc.settings import AplcSettings
+from longtail.models.lightattention.settings import LightAttentionSettings, choose_max_length
 from longtail.selection.costs import (
     BLEND_ATTENTION,
     Cost,
@@ -46,6 +47,15 @@ def read_length(profile: Profile) -> int:
     return choose_max_length(profile.words_per_text)
 
 
+def n_epochs(name: str, profile: Profile) -> int:
+    chosen = {
+        "aplc": AplcSettings(),
+        "lightattention": LightAttentionSettings(),
+        "blend:attention": LightAttentionSettings(),
+    }
+    return chosen[name].plan(profile.n_samples, profile.n_labels).epochs if name in chosen else 0
+
+
 def all_of(cost: Cost) -> tuple[float, ...]:
     return cost.seconds, cost.memory, cost.size
 
@@ -56,6 +66,8 @@ def never_less(small: Profile, large: Profile) -> None:
             continue  # other members
         if name in ("lightattention", "blend:attention") and read_length(small) != read_length(large):
             continue  # fewer words are read of each text if texts are long
+        if n_epochs(name, small) != n_epochs(name, large):
+            continue  # fewer epochs if there are many samples
         for less, more in zip(
             all_of(estimate(name, small, Machine())), all_of(estimate(name, large, Machine())), strict=True
         ):

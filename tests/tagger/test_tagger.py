@@ -255,7 +255,7 @@ def test_threads_and_device_are_configured_at_any_time(train: Dataset, tmp_path:
     loaded = longtail.load(tmp_path / "m")
     assert loaded.model.get_params()["threads"] is None  # it belongs to the machine, not to the model
     assert str(loaded.spec) == "plt+beam=20" and loaded.pipeline.extractor is not None
-    assert loaded.pipeline.extractor.device == "cpu"
+    assert loaded.pipeline.extractor.device == "auto"
     assert loaded.configure(threads=1, device="cpu") is loaded
     assert loaded.features is not None and loaded.features.get_params()["threads"] == 1
     assert loaded.model.get_params()["threads"] == 1 and loaded.predict(train.inputs) == tagger.predict(train.inputs)

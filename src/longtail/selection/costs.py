@@ -15,25 +15,33 @@ from pathlib import Path
 from typing import Any
 
 from longtail.linear.trial import MAX_NONZEROS
+from longtail.models.aplc.settings import AplcSettings
 from longtail.models.blend.settings import MANY_LABELS as BLEND_MANY
-from longtail.models.glas.settings import MAX_FULL_LOSS_LABELS
-from longtail.models.lightattention.settings import MAX_EXHAUSTIVE_LABELS, N_CANDIDATES, choose_max_length
+from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS
+from longtail.models.glas.settings import GlasSettings
+from longtail.models.lightattention.settings import (
+    MAX_EXHAUSTIVE_LABELS,
+    N_CANDIDATES,
+    LightAttentionSettings,
+    choose_max_length,
+)
 from longtail.models.plt.model import FEATURES_PER_LABEL
 from longtail.models.plt.settings import MAX_FLAT_LABELS, MAX_LOG2_FANOUT, SINGLE_TREE_LABELS
-from longtail.models.secseq.settings import choose_code_size
+from longtail.models.secseq.settings import SecSeqSettings
 from longtail.selection.machine import Machine
 from longtail.selection.profile import Profile, Terms
 
 BLEND, BLEND_ATTENTION, DENSE_PLT, TUNED_APLC = "blend", "blend:attention", "plt+dense=minilm", "aplc:minilm-tuned"
 
 _BILLION, _MILLION, _THOUSAND = 1e9, 1e6, 1e3
-_DIM = 256  # dimension of glas, neuralxc, secseq, the bag encoder, and wordllama
+_DIM, _WIDE_DIM = 256, 512  # dimensions of glas, neuralxc and wordllama; of neuralxc with many labels, secseq and bags
 _MINILM_DIM = 384
 _DENSE_SHARE = 40  # possible weights per stored weight where nearly all features occur with nearly all labels
 _CACHED_FEATURES = 10_000  # features whose weights fit into the processor's cache
 _TOKENS_PER_WORD = 1.6
 _LINEAR_MB, _NETWORK_MB = 180.0, 480.0  # memory of a process without and with torch
-_TRIAL_FITS = 5  # models that a linear method fits in trials, of n-grams and C
+_TRIAL_FITS = 5  # models that a linear method fits in trials, of features and C
+_SYMBOLS = 512  # of the codes of secseq, about
 _BLEND_FITS = 1.9  # a blend fits its members on nine tenths of the samples, then on all
 _ATTENTION_EPOCHS, _WORDLLAMA_MB = 0.6, 17  # of BLEND_ATTENTION: 6 epochs instead of 10; its encoder
 _PARALLEL_LINEAR, _PARALLEL_NETWORK = 0.9, 0.5  # share of the work that threads share; assumed, not measured
@@ -162,24 +170,29 @@ def _trial_share(p: Profile) -> float:
 
 
 def _count_hierarchicalxc(p: Profile) -> Work:
-    """A sample is compared with two children on each step to each of its labels; clustering merges co-occurring labels."""
-    X, cooccurrences, depth = p.unigrams, min(p.n_cooccurrences, p.n_labels**2), log2(2 * p.n_labels)
+    """As one tree of plt, in which clustering merges co-occurring labels."""
+    X, cooccurrences = p.linear_terms, min(p.n_cooccurrences, p.n_labels**2)
+    fanout = 2 ** min(log2(2 * p.n_labels) / 2, MAX_LOG2_FANOUT)
+    compared = (fanout + min(p.labels_per_sample, fanout) * p.n_labels / fanout) * (1 + _TRIAL_FITS * _trial_share(p))
     return Work(
         (
             p.n_words / _MILLION,
-            _cache_factor(X) * X.nonzeros * p.labels_per_sample * depth / _BILLION,
+            _cache_factor(X) * X.nonzeros * compared / _BILLION,
             cooccurrences / _MILLION,
             p.n_labels / _MILLION,
         ),
         (1, _data_mb(p, X), cooccurrences / _MILLION, p.n_labels / _MILLION),
-        (depth * _n_weights(p, X), _n_names(p, X)),
+        (_n_weights(p, X), _n_names(p, X)),
     )
 
 
 def _count_glas(p: Profile) -> Work:
     """In each epoch, samples are embedded and compared with all labels, or with those of their batch if there are many."""
-    X, few = p.unigrams, p.n_labels <= MAX_FULL_LOSS_LABELS
-    epochs, compared, n_steps = (30, p.n_labels, _n_steps(p, 32, 128)) if few else (15, 1024, p.n_samples / 1024)
+    X, plan = p.unigrams, GlasSettings().plan(p.n_samples, p.n_labels)
+    epochs, compared, n_steps = plan.epochs, plan.batch, p.n_samples / plan.batch
+    if plan.negatives == "all":
+        compared, n_steps = p.n_labels, _n_steps(p, 32, 128) if plan.loss == "bce" else _n_steps(p, 64, 256)
+    compared *= 2 if plan.loss == "softmax" else 1  # its normaliser needs a pass before
     table, labels, updates = X.width * _DIM / _MILLION, p.n_labels * _DIM / _MILLION, epochs * n_steps / _THOUSAND
     return Work(
         (
@@ -197,13 +210,13 @@ def _count_glas(p: Profile) -> Work:
 def _count_neuralxc(p: Profile) -> Work:
     """As glas, for inputs and label sets, with a decoder for both; always all labels."""
     X, few = p.unigrams, p.n_labels <= MAX_FULL_LOSS_LABELS
-    epochs, n_steps = (30, _n_steps(p, 32, 128)) if few else (15, p.n_samples / 512)
-    table, labels, updates = X.width * _DIM / _MILLION, p.n_labels * _DIM / _MILLION, epochs * n_steps / _THOUSAND
+    epochs, dim, n_steps = (30, _DIM, _n_steps(p, 32, 128)) if few else (5, _WIDE_DIM, p.n_samples / 512)
+    table, labels, updates = X.width * dim / _MILLION, p.n_labels * dim / _MILLION, epochs * n_steps / _THOUSAND
     return Work(
         (
             1,
-            epochs * X.nonzeros * _DIM / _BILLION,
-            epochs * p.n_samples * p.n_labels * _DIM / _BILLION,
+            epochs * X.nonzeros * dim / _BILLION,
+            epochs * p.n_samples * p.n_labels * dim / _BILLION,
             updates * (table + labels),
         ),
         (1, _data_mb(p, X), table + labels),
@@ -213,15 +226,15 @@ def _count_neuralxc(p: Profile) -> Work:
 
 def _count_aplc(p: Profile) -> Work:
     """A bag encoder: in each epoch, vectors of distinct tokens are summed, and 512 units are compared with all labels."""
-    epochs, layer = 20, 512 * (_DIM + p.n_labels) / _MILLION
+    epochs, layer = AplcSettings().plan(p.n_samples, p.n_labels).epochs, 512 * (_WIDE_DIM + p.n_labels) / _MILLION
     return Work(
         (
             epochs * _n_steps(p, 16, 128) / _THOUSAND,
-            epochs * p.unigrams.nonzeros * _TOKENS_PER_WORD * _DIM / _BILLION,
+            epochs * p.unigrams.nonzeros * _TOKENS_PER_WORD * _WIDE_DIM / _BILLION,
             epochs * p.n_samples * layer / _THOUSAND,
         ),
-        (1, p.n_bytes / _MILLION, p.unigrams.width * _DIM / _MILLION, layer),
-        (1, p.unigrams.width * _DIM / _MILLION, layer),
+        (1, p.n_bytes / _MILLION, p.unigrams.width * _WIDE_DIM / _MILLION, layer),
+        (1, p.unigrams.width * _WIDE_DIM / _MILLION, layer),
     )
 
 
@@ -249,9 +262,10 @@ def _count_lightattention(p: Profile) -> Work:
 
     The layers after the attention cost as much as attending to 64 words.
     """
-    epochs, words = 10, p.n_read(choose_max_length(p.words_per_text))
-    compared = p.n_labels if p.n_labels <= MAX_EXHAUSTIVE_LABELS else N_CANDIDATES + p.n_labels / 16
-    table, labels = p.unigrams.width * 128 / _MILLION, p.n_labels * 512 / _MILLION
+    words, has_tree = p.n_read(choose_max_length(p.words_per_text)), p.n_labels > MAX_EXHAUSTIVE_LABELS
+    epochs = LightAttentionSettings().plan(p.n_samples, p.n_labels).epochs
+    compared = N_CANDIDATES + p.n_labels / 16 if has_tree else p.n_labels
+    table, labels = p.unigrams.width * (300 if has_tree else 128) / _MILLION, p.n_labels * 512 / _MILLION
     return Work(
         (
             epochs * _n_steps(p, 16, 64) / _THOUSAND,
@@ -264,18 +278,19 @@ def _count_lightattention(p: Profile) -> Work:
 
 
 def _count_secseq(p: Profile) -> Work:
-    """In each epoch, samples are embedded and compared with the symbols on the path to each of their labels."""
-    epochs, X, (_, depth) = 30, p.bigrams, choose_code_size(p.n_labels, learned=True)
-    compared = p.n_samples + (depth - 1) * p.n_pairs
-    table = X.width * _DIM / _MILLION
+    """In each epoch of each tree, samples are embedded and compared with the symbols on the path to each of their labels."""
+    X, plan = p.unigrams, SecSeqSettings().plan(p.n_samples, p.n_labels)
+    epochs = plan.n_trees * plan.epochs
+    compared = (p.n_samples + (plan.depth - 1) * p.n_pairs) * min(_SYMBOLS, p.n_labels)
+    table, labels = X.width * _WIDE_DIM / _MILLION, p.n_labels * _WIDE_DIM / _MILLION
     return Work(
         (
             epochs * _n_steps(p, 16, 64) / _THOUSAND,
-            epochs * X.nonzeros * _DIM / _BILLION,
-            epochs * compared * _DIM * _DIM / _BILLION,
+            epochs * X.nonzeros * _WIDE_DIM / _BILLION,
+            epochs * compared * _WIDE_DIM / _BILLION,
         ),
-        (1, _data_mb(p, X), table),
-        (1, table, p.n_labels / _MILLION),
+        (1, _data_mb(p, X), plan.n_trees * (table + labels)),
+        (1, plan.n_trees * table, plan.n_trees * labels),
     )
 
 
