@@ -37,7 +37,6 @@ README_ROWS = {
     "best `blend`": (
         "blend:minilm",
         "blend:attention",
-        'blend+members="plt, plt+ngrams=1, plt+dense=wordllama+dense_weight=0.5"',
         "blend",
     ),
 }
