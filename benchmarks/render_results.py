@@ -56,7 +56,7 @@ corpus or, for texts, TF-IDF of single words, which their seconds do not include
 differ by some tenths from run to run.
 
 Recorded with earlier features or networks, and to be recorded again: `blend` on Finna, `blend:attention`, `blend:minilm`,
-`blend` with wordllama, `plt+dense=minilm` on Debian, `glas` on Finna.
+`blend` with wordllama, `plt+dense=minilm` on Debian, `glas` on Finna, `lightattention` on Debian and manual pages.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from longtail import Dataset, Tagger, load
 from longtail.features.text import TextFeatures
 from longtail.labelspace.subset import draw_label_clusters
-from longtail.linear.feature_trial import MAX_SHORT_WORDS
+from longtail.linear.feature_trial import MAX_SHORT_WORDS, _can_judge_subwords
 from longtail.linear.trial import C_VALUES, MIN_SAMPLES, Trial, climb
 from longtail.models.ovr import OneVsRest
 from longtail.models.plt.model import LabelTrees
@@ -118,6 +118,13 @@ def test_subwords_are_used_where_they_are_clearly_better() -> None:
     texts = [topics[label] for label in labels]
     tagger = Tagger("ovr", C=1.0, threads=1).fit(texts, [[topics[label]] for label in labels])
     assert "subwords=0" in tagger.pipeline.decisions[0].split(":")[0]
+
+
+def test_a_part_with_many_more_rare_words_than_the_corpus_cannot_judge_subwords() -> None:
+    texts = [f"w{i} w{i + 1}" for i in range(0, 100, 2)]  # every word is rare here
+    assert _can_judge_subwords(np.array([1] * 30 + [7] * 10), texts)  # 30 % of the words of the corpus
+    assert not _can_judge_subwords(np.array([1] * 10 + [9] * 10), texts)
+    assert _can_judge_subwords(np.array([1] * 10 + [9] * 10), ["a b", "a b", "a b c"])  # 1 of 7
 
 
 def test_long_texts_get_words_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ PAPER_METHODS = {
     "hierarchicalxc": "HierarchicalXC",
     "neuralxc+epochs=10": "NeuralXC",
     "glas+epochs=10": "GLaS",
-    "secseq+epochs=10": "SeCSeq",
-    "aplc+epochs=20": "APLC-XLNet, with a bag of word pieces as its encoder",
+    "secseq": "SeCSeq",
+    "aplc+epochs=10": "APLC-XLNet, with a bag of word pieces as its encoder",
     "lightattention+epochs=6+word_dim=64": "LightAttention",
 }
 EXAMPLE = "Draw random samples from a normal distribution.\n"

@@ -2,8 +2,9 @@
 
 The settings that are None are tried one after the other, each with one alternative to its default. An alternative is kept
 if it is better, and then the next is tried in addition to it. Subwords must be clearly better, as they make training and the
-model several times as large. In long texts nothing is tried: their many pairs of words, words of a single text and subwords
-hide the words that matter, and need several times the time and memory.
+model several times as large. They are not tried if the trial would overstate them: they help with rare words, and in a small
+part of a large corpus many more words are rare than in the whole. In long texts nothing is tried: their many pairs of words,
+words of a single text and subwords hide the words that matter, and need several times the time and memory.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import DataError
-from longtail.features.rewriting import choose_subword_weight, count_words
+from longtail.features.rewriting import choose_subword_weight, count_words, estimate_rare_share
 from longtail.features.text import TextFeatures, fill_plain_words
+from longtail.kernels import Ints
 from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
 MIN_GAINS = {"subwords": 1.01}  # ratio of scores that an alternative must reach; others: any gain
+_MIN_RARE_SHARE = 0.15  # rare words of the whole corpus, from which on subwords are always tried
+_MAX_RARE_RATIO = (
+    1.5  # of the share of rare words in a trial to that in the whole corpus, up to which a trial can judge them
+)
 
 
 def choose_features(
@@ -36,8 +42,10 @@ def choose_features(
     """
     given = words.get_params()
     chosen = fill_plain_words(given)
-    alternatives = [(name, value) for name, value in _list_alternatives(words, texts).items() if given[name] is None]
-    described = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
+    df = _count_texts_of_words(words, texts)
+    every = {"min_df": 1, "subwords": choose_subword_weight(df), "ngrams": 2}
+    alternatives = {name: value for name, value in every.items() if given[name] is None}
+    described = ", ".join(f"{name}={chosen[name]:.3g}" for name in alternatives)
     if not alternatives:
         return chosen, ""
     if words.mean_length > MAX_SHORT_WORDS:
@@ -45,6 +53,8 @@ def choose_features(
     trial = Trial.draw(X, Y, seed, words.threads)
     if trial is None:
         return chosen, f"{described}: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
+    if "subwords" in alternatives and not _can_judge_subwords(df, [texts[row] for row in trial.rows]):
+        del alternatives["subwords"]
 
     def score(settings: dict[str, Any]) -> float:
         def fit_predict(rows: Any, Y_rows: sp.csr_array, held_out: Any) -> Any:
@@ -59,18 +69,25 @@ def choose_features(
 
     best = score(chosen)
     tried = [f"{described}: {best:.2f}"]
-    for name, value in alternatives:
+    for name, value in alternatives.items():
         found = score({**chosen, name: value})
         tried.append(f"{name}={value:.3g}: {found:.2f}")
         if found > MIN_GAINS.get(name, 1.0) * best:
             chosen[name], best = value, found
-    final = ", ".join(f"{name}={chosen[name]:.3g}" for name, _ in alternatives)
+    final = ", ".join(f"{name}={chosen[name]:.3g}" for name in alternatives)
     return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
 
 
-def _list_alternatives(words: TextFeatures, texts: Sequence[str]) -> dict[str, Any]:
-    """The alternative to each default."""
-    df = words.words.word_df
-    if words.analyser is not None:  # stems are less rare than words, but subwords help next to them, too
-        df = np.fromiter(count_words(texts).values(), np.int32)
-    return {"min_df": 1, "subwords": choose_subword_weight(df), "ngrams": 2}
+def _count_texts_of_words(words: TextFeatures, texts: Sequence[str]) -> Ints:
+    """Number of texts in which each word occurs [n_words]; of words also where features are stems, which are less rare."""
+    return words.words.word_df if words.analyser is None else np.fromiter(count_words(texts).values(), np.int32)
+
+
+def _can_judge_subwords(df: Ints, texts: Sequence[str]) -> bool:
+    """Whether a trial with these texts can say if subwords help in the whole corpus.
+
+    :param df: [n_words] Number of texts of the corpus in which each word occurs.
+    """
+    rare = estimate_rare_share(df)
+    in_trial = estimate_rare_share(np.fromiter(count_words(texts).values(), np.int32))
+    return rare >= _MIN_RARE_SHARE or in_trial <= _MAX_RARE_RATIO * rare
