@@ -192,3 +192,8 @@ def test_the_command(
     ):
         assert main(["pretrain", *words]) == code
         assert found in capsys.readouterr().err and not Path("new").exists()
+
+
+def test_a_collapse_cannot_be_noticed_without_labels(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"collapse_epochs is 3, which has no effect here. It needs labels"):
+        pretrain(["one text", "another text"], tmp_path / "out", collapse_epochs=3)

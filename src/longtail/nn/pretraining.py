@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.data.read import read
 from longtail.errors import DataError
 from longtail.features.batches import make_length_batches
@@ -66,6 +67,7 @@ class PretrainSettings(TrainingSettings):
         """Raise a ``SettingError`` for values that cannot work."""
         super().check()
         check_size(self.width, self.layers)
+        refuse_unused(self, [Condition(False, "labels, which pretraining does not read", ("collapse_epochs",))])
 
 
 @dataclass(frozen=True)
