@@ -77,6 +77,14 @@ def test_few_cells() -> None:
         split_cells(["red, ripe", "old, grey"])
 
 
+def test_a_list_that_never_varies_is_a_name() -> None:
+    cells = ["economy; finance", "history", "sports", "history"] * 10
+    assert split_cells(cells).labels[0] == ["economy; finance"]
+    with pytest.raises(DataError, match="--separator"):
+        split_cells(["economy; finance"] * 10 + ["history"] * 5)
+    assert split_cells([*cells, "economy; sports"]).labels[0] == ["economy", "finance"]
+
+
 def test_mixed_evidence_is_an_error() -> None:
     cells = [f"name {i}, place {i}" for i in range(30)] + ["a, b", "b, a", "a, c", "c, a", "b"] * 4
     with pytest.raises(DataError, match=r"train.csv: it is not clear whether .* Set --separator"):

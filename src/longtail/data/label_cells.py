@@ -25,6 +25,7 @@ _SOME_SPREAD, _WIDE_SPREAD = 0.3, 0.5  # share of lists of another length than t
 _FEW = 4  # lists, too few for a spread
 _NOT_RARE = 0.1  # share of the cells with a tab, | or ;, if there are several such cells: then it is a separator
 _ODD = 0.05  # share of the cells with a character that is part of a name, or an error
+_RECURS = 3  # cells with the same list, and no other list
 _MANY = 20  # cells, enough to conclude something from what does not recur
 
 
@@ -120,6 +121,8 @@ def _is_supported(cells: Sequence[str], separator: str) -> bool | None:
     if free >= _MIN_FREE:
         return n_lists > 1 or len(cells) < _MANY  # never because of one row
     is_usual = n_lists >= _USUAL * len(cells)
+    if n_lists >= _RECURS and len({tuple(row) for row in rows if len(row) > 1}) == 1:
+        return None if is_usual else False  # always the same list: more likely one name
     if is_usual and not is_loose and (separator != " " or n_lists < _MANY or free >= _MAX_NOT_FREE):
         return True
     if separator in "\t|;" and n_lists > 1 and n_lists >= _NOT_RARE * len(cells):
