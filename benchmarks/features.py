@@ -15,15 +15,18 @@ from common import Row, Stopwatch, make_parser, print_progress, read_corpus, rep
 from longtail import Dataset, Tagger
 
 CORPORA = ("manpages-seealso", "debian-debtags", "reuters21578-modapte", "gutenberg-lcsh", "finna-yso-en", "finna-yso-fi")
-WORDS = "plt+ngrams=1+min_df=2+subwords=0"
+NO_NAMES = "train_on_names=false"
+WORDS = f"plt+ngrams=1+min_df=2+subwords=0+{NO_NAMES}"
 FIXED = {
     "words, C 1": f"{WORDS}+C=1",
     "words, C 0.3": f"{WORDS}+C=0.3",
     "words, C 3": f"{WORDS}+C=3",
     "words, C 10": f"{WORDS}+C=10",
-    "words of one text, too, C 1": "plt+ngrams=1+min_df=1+subwords=0+C=1",
-    "and pairs, C 1": "plt+ngrams=2+min_df=1+subwords=0+C=1",
-    "and subwords, C 1": "plt+ngrams=1+min_df=1+subwords=3+C=1",
+    "words of one text, too, C 1": f"plt+ngrams=1+min_df=1+subwords=0+C=1+{NO_NAMES}",
+    "and names of labels, C 1": "plt+ngrams=1+min_df=1+subwords=0+C=1+train_on_names=true",
+    "words and pairs, C 1": f"plt+ngrams=2+min_df=1+subwords=0+C=1+{NO_NAMES}",
+    "words and subwords, C 1": f"plt+ngrams=1+min_df=1+subwords=3+C=1+{NO_NAMES}",
+    "all of these, C 1": "plt+ngrams=2+min_df=1+subwords=3+C=1+train_on_names=true",
     "words, C 1, bm25": f"{WORDS}+C=1+weighting=bm25",
     "words, C 1, log-entropy": f"{WORDS}+C=1+weighting=log-entropy",
 }

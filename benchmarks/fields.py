@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from common import Row, make_parser, print_progress, report
-from features import measure, split_corpus
 
+from features import measure, split_corpus
 from longtail import Dataset
 from longtail.data.layout import FIELD_SEPARATOR
 

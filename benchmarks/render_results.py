@@ -52,8 +52,8 @@ seconds of training from texts or vectors, MB of the saved model, peak MB of mem
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
 corpus or, for texts, TF-IDF of single words, which their seconds do not include;
-`plt+ngrams=1+min_df=2+subwords=0.0+min_chars=2` uses the same features. omikuji and LibMultiLabel take no seed: their values
-differ by some tenths from run to run.
+`plt+ngrams=1+min_df=2+subwords=0.0+min_chars=2+train_on_names=false` uses the same features. omikuji and LibMultiLabel
+take no seed: their values differ by some tenths from run to run.
 
 Recorded with earlier features or networks, and to be recorded again: `blend` on Finna, `blend:attention`, `blend:minilm`,
 `blend` with wordllama, `plt+dense=minilm` on Debian, `glas` on Finna, `lightattention` on Debian and manual pages.

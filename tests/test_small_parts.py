@@ -179,3 +179,9 @@ def test_tables_escape_shorten_and_format() -> None:
     assert "&lt;i&gt;" in html and "a&amp;b" in html and "&lt;u&gt;" in html and "<i>" not in html and "<u>" not in html
     assert "<td>1,234</td><td>0.50</td>" in html and "x" * 119 + "…" in html and "x" * 120 not in html
     assert shorten(" two\n words ") == "two words"
+
+
+def test_processes_never_share_the_cache_files_that_they_write() -> None:
+    code = "from longtail.csr import compact_rows as f; print(f._cache._cache_file._data_name(1))"
+    names = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
+    assert len(names) == 2 and all(".1-" in name for name in names)

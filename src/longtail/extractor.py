@@ -16,8 +16,9 @@ from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser, VectorSettings
 from longtail.features.pretrained import check_encoder
 from longtail.features.text import AUTO, TextFeatures, fill_plain_words
-from longtail.kernels import Floats
-from longtail.linear.feature_trial import choose_features
+from longtail.kernels import Floats, Ints
+from longtail.labelspace.names import NameSamples
+from longtail.linear.feature_trial import NAMES, choose_features
 from longtail.model import Model, PartWeights
 from longtail.nn.hybrid import Hybrid, HybridSettings
 from longtail.progress import SILENT, Progress
@@ -35,6 +36,11 @@ MACHINE_SETTINGS = ("threads", "device", "log", "checkpoint", "cache")  # they d
 class FeatureSettings(HybridSettings, VectorSettings):
     """Settings of the features of all methods that read feature vectors."""
 
+    train_on_names: bool | None = setting(
+        "Whether the names of the labels, and their other names, are training texts, too. Labels that have a name but no"
+        " sample are then predicted as well. None: chosen by the training data.",
+        default=None,
+    )
     code: int | None = setting(
         "Dimension of a linear autoencoder applied to the features. None: no autoencoder.", default=None, positive=True
     )
@@ -49,8 +55,9 @@ class FeatureSettings(HybridSettings, VectorSettings):
                 raise SettingError(f"{name} is set, but no encoder", hint=f"Set dense=minilm, or leave {name} out")
 
 
-TEXT_SETTINGS = tuple(name for name in HybridSettings.param_names() if name not in MACHINE_SETTINGS)  # unused for vectors
-VECTOR_SETTINGS = tuple(VectorSettings.param_names())  # unused for texts
+# Settings that have no effect on vectors, and on texts.
+TEXT_SETTINGS = (*(name for name in HybridSettings.param_names() if name not in MACHINE_SETTINGS), NAMES)
+VECTOR_SETTINGS = tuple(VectorSettings.param_names())
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class FeatureExtractor(FeatureSettings):
 
     features: TextFeatures | Hybrid | Normaliser
     autoencoder: Autoencoder | None = None
+    named: Ints  # labels whose names are the last rows of what ``fit_transform`` returned
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
     def check_requirements(self) -> None:
@@ -88,26 +96,42 @@ class FeatureExtractor(FeatureSettings):
             Analyser("en" if self.language == AUTO else self.language)
 
     def fit_transform(
-        self, inputs: Any, Y: sp.csr_array = None, model: Model | None = None, progress: Progress = SILENT
+        self,
+        inputs: Any,
+        Y: sp.csr_array = None,
+        model: Model | None = None,
+        names: NameSamples | None = None,
+        progress: Progress = SILENT,
     ) -> sp.csr_array:
-        """Fit the features to the inputs and return the vectors that the model reads.
+        """Fit the features to the inputs and return the vectors that the model reads, and then those of names of labels.
 
         :param inputs: Texts or feature vectors.
         :param Y: Their labels, for choices that the training data decides. None: single words.
         :param model: The model that will read the features; trials use a quick version of it.
+        :param names: The names of the labels. None: they have none.
         """
-        settings, vectors, self.decisions = self.get_params(), None, ()
-        plain = chosen = fill_plain_words(settings) if not sp.issparse(inputs) else {}
+        settings, vectors, self.decisions, self.named = self.get_params(), None, (), np.empty(0, np.int32)
+        if sp.issparse(inputs):
+            self.features = self._make(Normaliser)
+            return self._fit_code(self.features.fit_transform(inputs, progress))
+        plain = fill_plain_words(settings)
+        chosen = {**plain, NAMES: bool(self.train_on_names)}
         if any(settings[name] is None for name in chosen):
             self.features = words = self._make(TextFeatures)
             vectors = words.fit_transform(inputs, progress)
             if Y is not None and model is not None and model.tries_features(Y.shape[1]):
-                chosen, why = choose_features(inputs, vectors, Y, words, model.fit_quick, self.seed)
+                chosen, why = choose_features(
+                    inputs, vectors, Y, words, names, self.train_on_names, model.fit_quick, self.seed
+                )
                 self.decisions = (why,) if why else ()
-        kind = Normaliser if sp.issparse(inputs) else Hybrid if self.dense else TextFeatures
+        if chosen.pop(NAMES) and names is not None:
+            self.named, inputs, vectors = names.labels, [*inputs, *names.texts], None
         if vectors is None or self.dense or chosen != plain:
-            self.features = self._make(kind, **chosen)
+            self.features = self._make(Hybrid if self.dense else TextFeatures, **chosen)
             vectors = self.features.fit_transform(inputs, progress)
+        return self._fit_code(vectors)
+
+    def _fit_code(self, vectors: sp.csr_array) -> sp.csr_array:
         self.autoencoder = None if self.code is None else fit_linear_autoencoder(vectors, self.code, self.seed)
         return self._compress(vectors)
 
@@ -175,7 +199,9 @@ class FeatureExtractor(FeatureSettings):
 
     def state(self) -> dict[str, State]:
         """Return everything that was fitted, as plain arrays by part."""
-        return {"features": self.features.state(), "autoencoder": self.autoencoder.state() if self.autoencoder else {}}
+        names = {"labels": self.named} if len(self.named) else {}
+        code = self.autoencoder.state() if self.autoencoder else {}
+        return {"features": self.features.state(), "autoencoder": code, "names": names}
 
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
@@ -183,6 +209,7 @@ class FeatureExtractor(FeatureSettings):
         self.decisions = tuple(about["decisions"])
         self.features = self._make(_FEATURE_KINDS[about["kind"]], **about["fitted settings"])
         self.features.restore(state.get("features", {}))
+        self.named = state.get("names", {}).get("labels", np.empty(0, np.int32))
         if about["autoencoder"]:
             self.autoencoder = Autoencoder.from_state(about["autoencoder"], state["autoencoder"])
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PROCESS = uuid.uuid4().hex[:12]  # part of the names of cache files that this process writes
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -42,7 +44,20 @@ def _compile(function: F, **options: Any) -> F:
         compiled: F = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # no writable folder for the cache: every process compiles again
         compiled = numba.njit(nogil=True, **options)(function)
+    _separate_cache_files(compiled)
     return compiled
+
+
+def _separate_cache_files(compiled: Any) -> None:
+    """Give the cache files of this process names that no other process uses.
+
+    numba numbers them: 1, 2, … for each type of arguments. Two processes that compile at the same time take the same number
+    for different types, one file replaces the other, and then code for the wrong types is loaded: a crash. A file of an
+    older version of the source can be loaded in the same way.
+    """
+    files: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(files, "_data_name_pattern"):
+        files._data_name_pattern = files._data_name_pattern.replace("{number:d}", "{number:d}-" + _PROCESS)
 
 
 def count_threads(threads: int | None) -> int:

@@ -51,11 +51,12 @@ class Model(Settings, ABC):
     input: ClassVar[Literal["features", "texts", "anything"]] = "features"
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # settings of the model and of its features, by preset name
     packages: ClassVar[tuple[str, ...]] = ()  # optional packages that ``fit`` needs: keys of ``longtail.extras.EXTRAS``
-    n_samples: int  # training samples
+    n_samples: int  # training samples, and names of labels if they are samples, too
     n_features: int  # columns of X; 0 if the method does not read feature vectors
-    label_counts: Ints  # [n_labels] training samples per label
+    label_counts: Ints  # [n_labels] training samples per label, and its names if they are samples, too
     labels: Labels | None = None  # names, texts and parents of the labels; set before ``fit`` if they are known
     get_term: Callable[[int], str] | None = None  # the word or n-gram of a feature; set before ``fit`` if X comes from texts
+    n_names: int = 0  # the last rows of X and Y that are names of labels, not samples; set before ``fit``
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
     def __init_subclass__(cls) -> None:

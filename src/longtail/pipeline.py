@@ -20,7 +20,8 @@ from longtail.extractor import (
     FeatureSettings,
     saved_settings,
 )
-from longtail.kernels import Floats
+from longtail.kernels import Floats, Ints
+from longtail.labelspace.names import append_labels, collect_names
 from longtail.model import PartWeights, Valid, count_samples
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
@@ -82,7 +83,7 @@ class Pipeline:
         self.check_requirements()
         self.model.check_valid(valid)
         self.model.check_vocabulary(labels)
-        X = self.fit_features(inputs, Y, source=source, progress=progress)
+        X = self.fit_features(inputs, Y, labels=labels, source=source, progress=progress)
         encoded = None if valid is None else (self.encode(valid[0]).X, valid[1])
         return self.fit_model(X, Y, encoded, labels=labels, progress=progress)
 
@@ -92,13 +93,25 @@ class Pipeline:
         if self.extractor is not None:
             self.extractor.check_requirements()
 
-    def fit_features(self, inputs: Any, Y: sp.csr_array, *, source: str = "", progress: Progress = SILENT) -> Any:
-        """Fit the features and return what the model reads. The labels serve choices that the training data decides."""
+    def fit_features(
+        self,
+        inputs: Any,
+        Y: sp.csr_array,
+        *,
+        labels: Labels | None = None,
+        source: str = "",
+        progress: Progress = SILENT,
+    ) -> Any:
+        """Fit the features and return what the model reads. The labels serve choices that the training data decides.
+
+        If names of labels are training texts, too, their rows come after those of the inputs.
+        """
         self.model.check()  # before minutes of computation
         self._check_kind(inputs, source)
         if self.extractor is None:
             return inputs
-        X = self.extractor.fit_transform(inputs, Y, self.model, progress)
+        names = None if labels is None or sp.issparse(inputs) else collect_names(labels)
+        X = self.extractor.fit_transform(inputs, Y, self.model, names if names and names.texts else None, progress)
         for decision in self.extractor.decisions:
             progress.say(decision)
         return X
@@ -109,10 +122,26 @@ class Pipeline:
         """Fit the model to what ``fit_features`` returned; validation inputs are encoded, too."""
         self.model.labels = labels
         self.model.get_term = self.extractor.get_term if self.extractor else None
-        self.model.fit(X, Y, valid, progress=progress)
+        self.model.n_names = len(self.named)
+        self.model.fit(X, append_labels(Y, self.named), valid, progress=progress)
         for decision in self.model.decisions:
             progress.say(decision)
         return self
+
+    @property
+    def named(self) -> Ints:
+        """The label of each name that is a training text."""
+        return self.extractor.named if self.extractor else np.empty(0, np.int32)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of training samples."""
+        return self.model.n_samples - len(self.named)
+
+    @property
+    def label_counts(self) -> Ints:
+        """Number of training samples of each label [n_labels]."""
+        return self.model.label_counts - np.bincount(self.named, minlength=self.model.n_labels).astype(np.int32)
 
     @property
     def decisions(self) -> tuple[str, ...]:

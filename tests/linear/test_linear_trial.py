@@ -93,11 +93,11 @@ def test_pairs_of_words_are_used_where_they_tell_the_labels_apart() -> None:
         texts.append(f"{first} {second}")
         labels.append([f"{first} before {second}"])
     pairs = Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, labels))
-    assert pairs.pipeline.decisions[0].startswith("min_df=2, subwords=0, ngrams=2")
+    assert pairs.pipeline.decisions[0].startswith("min_df=2, train_on_names=false, subwords=0, ngrams=2")
     assert pairs.pipeline.extractor is not None and pairs.pipeline.extractor.features.n_features > 8
     by_words = [[sorted(text.split())[0]] for text in texts]
     alone = Tagger("ovr", threads=1).fit(Dataset.from_texts(texts, by_words))
-    assert alone.pipeline.decisions[0].startswith("min_df=2, subwords=0, ngrams=1")
+    assert alone.pipeline.decisions[0].startswith("min_df=2, subwords=0, ngrams=1")  # names such as w0 are codes
 
 
 def test_settings_that_are_given_are_not_chosen() -> None:

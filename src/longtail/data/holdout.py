@@ -12,7 +12,7 @@ MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
 
 
 def split_holdout(
-    X: Any, Y: sp.csr_array, share: float, seed: int
+    X: Any, Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0
 ) -> tuple[Any, sp.csr_array, tuple[Any, sp.csr_array] | None]:
     """Split samples at random into those to train on and those to hold out.
 
@@ -20,10 +20,11 @@ def split_holdout(
     :param Y: Their labels, [n_samples, n_labels].
     :param share: Share of the samples to hold out, at most ``MAX_HELD_OUT`` samples.
     :param seed: Seed of the random choice.
+    :param n_names: The last rows that are names of labels, not samples. They are not held out.
     :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Only samples with labels are
         held out: the others cannot be scored.
     """
-    labelled = np.flatnonzero(np.diff(Y.indptr))
+    labelled = np.flatnonzero(np.diff(Y.indptr[: Y.shape[0] - n_names + 1]))
     n = min(round(share * len(labelled)), MAX_HELD_OUT)
     if n == 0:
         return X, Y, None

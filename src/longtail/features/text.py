@@ -21,6 +21,7 @@ from longtail.state import State, extract_part
 
 AUTO = "auto"  # the language is detected
 PLAIN_WORDS: dict[str, Any] = {"ngrams": 1, "min_df": 2, "subwords": 0.0}  # what None stands for without a trial
+PUBLISHED_FEATURES: dict[str, Any] = {**PLAIN_WORDS, "train_on_names": False}  # the features of published methods
 _FIELD_END = chr(FIELD_END)
 
 

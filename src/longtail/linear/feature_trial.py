@@ -1,15 +1,16 @@
 """Which features suit the texts: chosen on held-out training data.
 
 The settings that are None are tried one after the other, each with one alternative to its default. An alternative is kept
-if it is better, and then the next is tried in addition to it. Subwords must be clearly better, as they make training and the
-model several times as large. They are not tried if the trial would overstate them: they help with rare words, and in a small
-part of a large corpus many more words are rare than in the whole. In long texts nothing is tried: their many pairs of words,
-words of a single text and subwords hide the words that matter, and need several times the time and memory.
+if it is better, and then the next is tried in addition to it. Names of labels as training texts must be clearly better, and
+so must subwords, as they make training and the model several times as large. Subwords are not tried if the trial would
+overstate them: they help with rare words, and in a small part of a large corpus many more words are rare than in the whole.
+In long texts nothing is tried: their many pairs of words, words of a single text and subwords hide the words that matter,
+and need several times the time and memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from longtail.errors import DataError
 from longtail.features.rewriting import choose_subword_weight, count_words, estimate_rare_share
 from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.kernels import Ints
+from longtail.labelspace.names import NameSamples, append_labels
 from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
-MIN_GAINS = {"subwords": 1.01}  # ratio of scores that an alternative must reach; others: any gain
+NAMES = "train_on_names"
+MIN_GAINS = {"subwords": 1.01, NAMES: 1.01}  # ratio of scores that an alternative must reach; others: any gain
 _MIN_RARE_SHARE = 0.15  # rare words of the whole corpus, from which on subwords are always tried
 _MAX_RARE_RATIO = (
     1.5  # of the share of rare words in a trial to that in the whole corpus, up to which a trial can judge them
@@ -30,22 +33,33 @@ _MAX_RARE_RATIO = (
 
 
 def choose_features(
-    texts: Sequence[str], X: sp.csr_array, Y: sp.csr_array, words: TextFeatures, fit_quick: Callable[..., Any], seed: int
+    texts: Sequence[str],
+    X: sp.csr_array,
+    Y: sp.csr_array,
+    words: TextFeatures,
+    names: NameSamples | None,
+    train_on_names: bool | None,
+    fit_quick: Callable[..., Any],
+    seed: int,
 ) -> tuple[dict[str, Any], str]:
-    """Choose settings that are None. Returns those of ``PLAIN_WORDS`` with their values, and why (empty: no choice).
+    """Choose settings that are None: those of ``PLAIN_WORDS``, and ``train_on_names``.
 
     :param texts: The training texts.
     :param X: Their vectors with the default features.
     :param Y: Their labels.
     :param words: The features that have computed X; settings that are None there can be chosen.
+    :param names: The names of the labels; None: they have none.
+    :param train_on_names: Whether names are training texts, too. None: chosen.
     :param fit_quick: Fits a model to X and Y (``Model.fit_quick``).
+    :returns: The settings with their values, and why (empty: no choice).
     """
     given = words.get_params()
-    chosen = fill_plain_words(given)
+    chosen = {**fill_plain_words(given), NAMES: bool(train_on_names)}
     df = _count_texts_of_words(words, texts)
-    every = {"min_df": 1, "subwords": choose_subword_weight(df), "ngrams": 2}
-    alternatives = {name: value for name, value in every.items() if given[name] is None}
-    described = ", ".join(f"{name}={chosen[name]:.3g}" for name in alternatives)
+    every = {"min_df": 1, NAMES: True, "subwords": choose_subword_weight(df), "ngrams": 2}
+    is_open = {**{name: value is None for name, value in given.items()}, NAMES: train_on_names is None and names is not None}
+    alternatives = {name: value for name, value in every.items() if is_open[name]}
+    described = _describe(chosen, alternatives)
     if not alternatives:
         return chosen, ""
     if words.mean_length > MAX_SHORT_WORDS:
@@ -58,8 +72,13 @@ def choose_features(
 
     def score(settings: dict[str, Any]) -> float:
         def fit_predict(rows: Any, Y_rows: sp.csr_array, held_out: Any) -> Any:
-            features = TextFeatures(**{**given, **settings})  # fitted without the held-out texts, whose words are unknown
-            model = fit_quick(features.fit_transform([texts[row] for row in rows]), Y_rows)
+            fitted = [texts[row] for row in rows]
+            if settings[NAMES] and names is not None:
+                known = names.select(np.bincount(Y_rows.indices, minlength=Y.shape[1]) > 0)
+                fitted, Y_rows = [*fitted, *known.texts], append_labels(Y_rows, known.labels)
+            own = {name: value for name, value in settings.items() if name != NAMES}
+            features = TextFeatures(**{**given, **own})  # fitted without the held-out texts, whose words are unknown
+            model = fit_quick(features.fit_transform(fitted), Y_rows)
             return model.topk(features.transform([texts[row] for row in held_out]), TRIAL_K)
 
         try:
@@ -71,11 +90,18 @@ def choose_features(
     tried = [f"{described}: {best:.2f}"]
     for name, value in alternatives.items():
         found = score({**chosen, name: value})
-        tried.append(f"{name}={value:.3g}: {found:.2f}")
+        tried.append(f"{_describe({name: value}, [name])}: {found:.2f}")
         if found > MIN_GAINS.get(name, 1.0) * best:
             chosen[name], best = value, found
-    final = ", ".join(f"{name}={chosen[name]:.3g}" for name in alternatives)
-    return chosen, f"{final}: the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
+    scored = f"the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
+    return chosen, f"{_describe(chosen, alternatives)}: {scored}"
+
+
+def _describe(settings: dict[str, Any], names: Iterable[str]) -> str:
+    """Some of the settings, as they would be written in a spec."""
+    values = {name: settings[name] for name in names}
+    written = {name: str(value).lower() if isinstance(value, bool) else f"{value:.3g}" for name, value in values.items()}
+    return ", ".join(f"{name}={value}" for name, value in written.items())
 
 
 def _count_texts_of_words(words: TextFeatures, texts: Sequence[str]) -> Ints:

@@ -8,7 +8,7 @@ setting that gains in one of them and loses as much in another does not win.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -40,17 +40,28 @@ FitPredict = Callable[[Longs, sp.csr_array, Longs], TopK]  # rows to fit, their 
 class Trial:
     """Samples of the training data, split into samples to fit and held-out samples, once or several times."""
 
-    Y: sp.csr_array  # [n_samples, n_labels] labels that take part; the rows are those of the training data
-    folds: tuple[tuple[Longs, Longs], ...]  # rows to fit and rows to score
+    Y: sp.csr_array  # [n_rows, n_labels] labels that take part; the rows are those of the training data
+    folds: tuple[tuple[Longs, Longs], ...]  # rows to fit and rows to score, all of them samples
+    names: Longs = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are names of labels, not samples
 
     @classmethod
     def draw(
-        cls, X: sp.csr_array, Y: sp.csr_array, seed: int, threads: int | None, max_nonzeros: int = MAX_NONZEROS
+        cls,
+        X: sp.csr_array,
+        Y: sp.csr_array,
+        seed: int,
+        threads: int | None,
+        *,
+        n_names: int = 0,
+        max_nonzeros: int = MAX_NONZEROS,
     ) -> Trial | None:
         """Draw a trial from training data; None if there is too little of it.
 
+        :param n_names: The last rows that are names of labels, not samples.
         :param max_nonzeros: Clusters of labels are added while their samples have fewer non-zero features than this.
         """
+        n = Y.shape[0] - n_names
+        X, Y, of_names = X[:n], Y[:n], Y[n:]
         if np.count_nonzero(np.diff(Y.indptr)) < MIN_SAMPLES:
             return None
         part = draw_label_clusters(X, Y, max_nonzeros, seed, threads)
@@ -59,7 +70,8 @@ class Trial:
         n_nonzeros = max(int(np.diff(X.indptr)[rows].sum()), 1)
         n_folds = min(max(ceil(_MIN_SCORED / size), 1), max(_MAX_FOLD_NONZEROS // n_nonzeros, 2), _MAX_FOLDS)
         parts = [rows[i * size : (i + 1) * size] for i in range(n_folds)]
-        return cls(part, tuple((np.setdiff1d(rows, held_out), np.sort(held_out)) for held_out in parts))
+        folds = tuple((np.setdiff1d(rows, held_out), np.sort(held_out)) for held_out in parts)
+        return cls(sp.vstack([part, of_names], format="csr"), folds, np.arange(n, n + n_names))
 
     @property
     def n_scored(self) -> int:
@@ -75,21 +87,32 @@ class Trial:
         """Fit, predict held-out samples, and return the geometric mean of P@1, P@5 and PSP@5."""
         values = []
         for rows, held_out in self.folds:
-            Y = self.Y[rows]
-            weights = compute_inverse_propensity(np.bincount(Y.indices, minlength=Y.shape[1]), len(rows))
-            found = score_samples(fit_predict(rows, Y, held_out), self.Y[held_out], weights, (1, TRIAL_K)).values()
+            n_samples = np.bincount(self.Y[rows].indices, minlength=self.Y.shape[1])
+            weights = compute_inverse_propensity(n_samples, len(rows))
+            known = n_samples[self.Y[self.names].indices] > 0  # a name has one label; it is used if the label has samples
+            fitted = np.concatenate([rows, self.names[known]])
+            best = fit_predict(fitted, self.Y[fitted], held_out)
+            found = score_samples(best, self.Y[held_out], weights, (1, TRIAL_K)).values()
             values.append([found[name] for name in _SCORED])
         return float(np.exp(np.log(np.maximum(np.mean(values, axis=0), 1e-6)).mean()))
 
 
 def choose_C(
-    fit_quick: Callable[..., Any], X: sp.csr_array, Y: sp.csr_array, *, loss: str, seed: int, threads: int | None
+    fit_quick: Callable[..., Any],
+    X: sp.csr_array,
+    Y: sp.csr_array,
+    *,
+    loss: str,
+    seed: int,
+    threads: int | None,
+    n_names: int = 0,
 ) -> tuple[float, str]:
     """Choose C on held-out training data. Returns it and a sentence that says why.
 
     :param fit_quick: Fits a model to X and Y with a given C (``Model.fit_quick``).
+    :param n_names: The last rows that are names of labels, not samples.
     """
-    trial = Trial.draw(X, Y, seed, threads)
+    trial = Trial.draw(X, Y, seed, threads, n_names=n_names)
     if trial is None:
         C = DEFAULT_C[loss]
         return C, f"C={C:g}, the default: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.features.text import PLAIN_WORDS
+from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Floats, Ints, kernel, map_parallel
 from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
 from longtail.linear.settings import LossSettings
@@ -45,7 +45,7 @@ class OneVsRest(OneVsRestSettings, Model):
     """
 
     presets: ClassVar = {
-        "paper": {"loss": "squared_hinge", "C": 1.0, "prune": 0.01, **PLAIN_WORDS},
+        "paper": {"loss": "squared_hinge", "C": 1.0, "prune": 0.01, **PUBLISHED_FEATURES},
         "best": {},
     }
 
@@ -62,7 +62,9 @@ class OneVsRest(OneVsRestSettings, Model):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         C, self.decisions = self.C, ()
         if C is None:
-            C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
+            C, why = choose_C(
+                self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
+            )
             self.decisions = (why,)
         indptr, indices, data = append_constant(X.indptr, X.indices, X.data, X.shape[1])
         columns = Y.tocsc()

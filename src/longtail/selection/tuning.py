@@ -124,7 +124,7 @@ def _draw_trials(data: Dataset, seed: int, threads: int | None) -> list[Trial]:
     X = features.fit_transform(data.inputs)
     sizes = [MAX_NONZEROS * _GROWTH**number for number in range(_MAX_PARTS)]
     n_parts = 1 + sum(X.nnz > size for size in sizes[:-1])
-    trials = [Trial.draw(X, data.Y, seed, threads, size) for size in sizes[:n_parts]]
+    trials = [Trial.draw(X, data.Y, seed, threads, max_nonzeros=size) for size in sizes[:n_parts]]
     if trials[0] is None:
         found = f"the data has fewer than {MIN_SAMPLES} labelled samples, too few to compare settings"
         raise DataError(found, where=data.source, hint="Give more data, or use the default settings")

@@ -157,7 +157,7 @@ class Tagger:
             read_valid = read_any(inputs, known, layout, trained=columns)
             inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
             held_out = (inputs, Y[:, : train.n_labels])
-        X = pipeline.fit_features(train.inputs, train.Y, source=train.source, progress=display)
+        X = pipeline.fit_features(train.inputs, train.Y, labels=train.labels, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
         pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
         threshold = pipeline.model.default_threshold
@@ -262,8 +262,8 @@ class Tagger:
         return evaluate(
             join_topk(best),
             Y,
-            label_counts=self.model.label_counts,
-            n_train=self.model.n_samples,
+            label_counts=self.pipeline.label_counts,
+            n_train=self.pipeline.n_samples,
             ks=ks,
             propensity=propensity,
             predicted=sp.vstack(sets, format="csr"),
@@ -300,8 +300,10 @@ class Tagger:
         if self.is_fitted:
             model, extractor = self.model, self.pipeline.extractor
             out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
-            out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
-            out["training samples"] = f"{model.n_samples:,}"
+            n_seen = np.count_nonzero(self.pipeline.label_counts)
+            out["labels"] = f"{model.n_labels:,} ({n_seen:,} with training samples)"
+            names = f", and {len(self.pipeline.named):,} names of labels" if len(self.pipeline.named) else ""
+            out["training samples"] = f"{self.pipeline.n_samples:,}{names}"
             out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
             if self.pipeline.decisions:
                 out["chosen"] = "; ".join(self.pipeline.decisions)
@@ -312,7 +314,7 @@ class Tagger:
         spec, quote = str(self.spec), "'" if '"' in str(self.spec) else '"'
         if not self.is_fitted:
             return f"Tagger({quote}{spec}{quote}, not fitted)"
-        return f"Tagger({quote}{spec}{quote}, fitted on {self.model.n_samples:,} samples, {self.model.n_labels:,} labels)"
+        return f"Tagger({quote}{spec}{quote}, fitted on {self.pipeline.n_samples:,} samples, {self.model.n_labels:,} labels)"
 
     def _repr_html_(self) -> str:
         return format_table(self.summary().items(), ("Tagger", "fitted" if self.is_fitted else "not fitted"))

@@ -36,7 +36,7 @@ from longtail.state import State, extract_part
 from longtail.topk import NO_LABEL, TopK
 
 _SAMPLES_PER_BLOCK = 2048  # samples whose candidates are in memory at a time
-_PARTS = ("model", "features", "autoencoder")  # of the state of a member
+_PARTS = ("model", "features", "autoencoder", "names")  # of the state of a member
 
 
 class Blend(BlendSettings, Model):
@@ -149,12 +149,12 @@ class Blend(BlendSettings, Model):
         """
         self = cls(members=join_specs(pipeline.spec for pipeline in pipelines), label_names=False)
         self.pipelines, self.label_ids, self.mentions = list(pipelines), list(label_ids), None
-        self.n_samples = max(pipeline.model.n_samples for pipeline in pipelines)
+        self.n_samples = max(pipeline.n_samples for pipeline in pipelines)
         inputs, Y = valid
         self.n_features = inputs.shape[1] if sp.issparse(inputs) else 0
         self.label_counts = np.zeros(Y.shape[1], np.int32)
         for pipeline, ids in zip(pipelines, label_ids, strict=True):
-            self.label_counts[ids] = np.maximum(self.label_counts[ids], pipeline.model.label_counts)
+            self.label_counts[ids] = np.maximum(self.label_counts[ids], pipeline.label_counts)
         self.fit_weights(inputs, Y)
         return self
 

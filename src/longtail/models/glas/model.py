@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from longtail.data.holdout import split_holdout
 from longtail.errors import SettingError
 from longtail.features.mlp import Mlp
+from longtail.features.text import PUBLISHED_FEATURES
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.centroids import Centroids
@@ -57,7 +58,7 @@ class Glas(GlasSettings, Model):
             **{"label_bias": False, "init": "random", "loss": "margin", "negatives": "batch", "logq_correction": 0.0},
             **{"reg_weight": 10.0, "keep_prob": 0.8, "batch": 4096, "epochs": 10},
             **{"optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "schedule": "constant", "average": "none"},
-            **{"ngrams": 1, "min_df": 2, "subwords": 0.0},
+            **PUBLISHED_FEATURES,
         },
     }
 
@@ -89,7 +90,7 @@ class Glas(GlasSettings, Model):
         refuse_settings_without_effect(self, [plan])
         words = self._load_word_vectors(X.shape[1])
         if valid is None and self.holdout:
-            X, Y, valid = split_holdout(X, Y, self.holdout, self.seed)
+            X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
         weights, self.history = fit_glas(X, Y, self, plan, valid, progress, words)
         self.E, self.shift, self.W2 = QuantisedTable.quantise(weights.E), weights.shift, weights.W2
         self.seen = np.flatnonzero(self.label_counts).astype(np.int32)

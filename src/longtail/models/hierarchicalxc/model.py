@@ -23,7 +23,7 @@ from longtail.extras import require
 from longtail.features.autoencoder import fit_linear_autoencoder
 from longtail.features.mlp import Mlp
 from longtail.features.normaliser import Normaliser
-from longtail.features.text import PLAIN_WORDS
+from longtail.features.text import PUBLISHED_FEATURES
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer
@@ -64,7 +64,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         "best": {},
         "paper": {
             **{"encoder": PUBLISHED, "distance": "count", "linkage": "complete", "ties": "order", "fanout": 2},
-            **{"search": "hard", "loss": "logistic", "C": 10.0, "normalise": False, **PLAIN_WORDS},
+            **{"search": "hard", "loss": "logistic", "C": 10.0, "normalise": False, **PUBLISHED_FEATURES},
         },
     }
 
@@ -104,7 +104,9 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         C, self.decisions = self.C, ()
         if C is None:
-            C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
+            C, why = choose_C(
+                self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
+            )
             self.decisions = (why,)
         tree = self._build_tree(X, Y, progress)
         self.coder = self._fit_encoder(X, progress)

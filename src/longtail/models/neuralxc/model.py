@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from longtail.data.holdout import split_holdout
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
+from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.centroids import Centroids
 from longtail.model import Model, Valid
@@ -56,7 +57,7 @@ class NeuralXC(NeuralXCSettings, Model):
                 "weight_decay": WEIGHT_DECAY,
             },
             **{"batch": BATCH, "epochs": EPOCHS, "schedule": "constant", "average": "none"},
-            **{"patience": 0, "holdout": 0.0, "collapse_epochs": 0, "ngrams": 1, "normalise": False},
+            **{"patience": 0, "holdout": 0.0, "collapse_epochs": 0, "normalise": False, **PUBLISHED_FEATURES},
         },
     }
 
@@ -89,7 +90,7 @@ class NeuralXC(NeuralXCSettings, Model):
         if valid is not None:
             valid = (valid[0], sp.csr_array(valid[1][:, self.seen]))
         elif self.holdout:
-            X, Y, valid = split_holdout(X, Y, self.holdout, self.seed)
+            X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
         weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress)
         self.autoencoder, self.latent_regressor, self.label_decoder, vectors = weights
         if plan.output_activation == "none":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.features.mlp import compute_secant_slope
-from longtail.features.text import PLAIN_WORDS
+from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Floats, Ints
 from longtail.labelspace.embedding import embed_by_cooccurrence, embed_by_samples, embed_by_text, pifa
 from longtail.labelspace.grow import (
@@ -58,8 +58,24 @@ class LabelTrees(LabelTreesSettings, Model):
 
     presets: ClassVar = {
         "best": {},
-        "parabel": {"tree": "balanced", "fanout": 2, "max_leaf": 100, "n_trees": 3, "beam": 10, "C": 1.0, **PLAIN_WORDS},
-        "bonsai": {"tree": "k-means", "fanout": 100, "max_depth": 3, "n_trees": 3, "beam": 10, "C": 1.0, **PLAIN_WORDS},
+        "parabel": {
+            "tree": "balanced",
+            "fanout": 2,
+            "max_leaf": 100,
+            "n_trees": 3,
+            "beam": 10,
+            "C": 1.0,
+            **PUBLISHED_FEATURES,
+        },
+        "bonsai": {
+            "tree": "k-means",
+            "fanout": 100,
+            "max_depth": 3,
+            "n_trees": 3,
+            "beam": 10,
+            "C": 1.0,
+            **PUBLISHED_FEATURES,
+        },
         "xr-linear": {
             "tree": "balanced",
             "fanout": 32,
@@ -68,7 +84,7 @@ class LabelTrees(LabelTreesSettings, Model):
             "beam": 10,
             "negatives": "matcher",
             "C": 1.0,
-            **PLAIN_WORDS,
+            **PUBLISHED_FEATURES,
         },
     }
 
@@ -113,7 +129,9 @@ class LabelTrees(LabelTreesSettings, Model):
         plan = self.plan(len(labels))
         C, self.decisions = self.C, ()
         if C is None:
-            C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
+            C, why = choose_C(
+                self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
+            )
             self.decisions = (why,)
         self._log_propensity = np.log(compute_inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
         vectors = self._embed_labels(X, Y)
