@@ -62,7 +62,7 @@ def test_the_bound_skips_most_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     q_codes, step, norm, lost = exact.round_query(V[0])
     ids, scores = make_empty_topk(1, 5)
     rows = (V, index.codes, index.scale, index.error)
-    exact.scan_labels.py_func(V[0], q_codes, step, norm, lost, *rows, ids[0], scores[0])  # type: ignore[attr-defined]
+    exact.scan_labels.py_func(V[0], q_codes, step, norm, lost, index.every_label, *rows, ids[0], scores[0])  # type: ignore[attr-defined]
     assert ids[0, 0] == 0 and len(calls) < 100
 
 
@@ -133,3 +133,23 @@ def test_invalid_input_is_rejected() -> None:
     for shape in ((0, 2), (2, 0)):
         with pytest.raises(DataError, match="shape"):
             LabelIndex.build(np.ones(shape))
+
+
+@given(
+    st.integers(1, 5).flatmap(lambda d: st.tuples(tables(d), tables(d))),
+    st.sets(st.integers(0, 39), min_size=1),
+    st.integers(1, 50),
+)
+def test_the_search_among_candidates_is_that_of_an_index_of_these(
+    VQ: tuple[Floats, Floats], chosen: set[int], k: int
+) -> None:
+    V, Q = VQ
+    candidates = np.array(sorted({label % len(V) for label in chosen}))
+    k = min(k, len(candidates))
+    part = brute_force(V[candidates], Q, k)
+    expected = TopK(candidates[part.ids], part.scores)
+    index = ExactIndex.build(V)
+    assert same(search_blockwise(V, Q, k, candidates=candidates), expected)
+    for i in range(len(Q)):
+        one = index.topk(Q[i : i + 1], k, candidates=candidates)
+        assert same(one, TopK(expected.ids[i : i + 1], expected.scores[i : i + 1]))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from longtail import __version__
+from longtail.cli.constraints import FILE_HELP, add_constraint_options
 from longtail.cli.layout import DATA, add_layout_options
 from longtail.errors import suggest
 
@@ -104,6 +105,7 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     minutes = "stop training after N minutes, with the best weights so far: neural methods, and --method auto"
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
+    train.add_argument("--constraints", metavar="FILE", help=f"{FILE_HELP}; they hold for all predictions of the model")
     train.set_defaults(trial=False)
     _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
@@ -194,6 +196,7 @@ def _add_models(add: _Add) -> None:
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     _add_threads(predict)
+    add_constraint_options(predict)
     add_layout_options(predict, reads_labels=False)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack
@@ -12,27 +13,30 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.frames import is_tabular
+from longtail.data.holdout import take_samples
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
+from longtail.decisions.constraints import Constraints, combine_constraints
+from longtail.decisions.rules import LabelRules
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
 from longtail.html import format_table
-from longtail.kernels import Floats
+from longtail.kernels import Bools, Floats, Longs
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.metrics.sets import choose_threshold
-from longtail.model import Model, count_samples
+from longtail.model import Model, collect_sets, count_samples
 from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
-from longtail.tagger.explanation import Explanation, build_parts
+from longtail.tagger.explanation import Explanation, Part, build_parts
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
 from longtail.topk import NO_LABEL, TopK
 
@@ -57,6 +61,9 @@ class Tagger:
     >>> tagger
     Tagger("ovr+min_df=1", fitted on 3 samples, 2 labels)
     """
+
+    constraints: Constraints | None = None  # what must hold for all predictions, together with those of a request
+    retired: Bools | None = None  # [n_labels] labels that are never predicted; None: none
 
     def __init__(
         self,
@@ -180,19 +187,40 @@ class Tagger:
         """
         return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
 
-    def topk(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> TopK:
-        """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
-        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs, **layout)])
+    def topk(
+        self,
+        inputs: Any,
+        k: int = 5,
+        *,
+        allowed: Bools | None = None,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+        **layout: Unpack[LayoutOptions],
+    ) -> TopK:
+        """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``.
 
-    def predict(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
+        :param allowed: Which labels may be predicted [n_labels]; None: all.
+        """
+        rules = self.resolve(constraints, allowed)
+        return join_topk([self._search(batch.X, k, rules) for batch in self._batches(inputs, **layout)])
+
+    def predict(
+        self,
+        inputs: Any,
+        k: int = 5,
+        *,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+        **layout: Unpack[LayoutOptions],
+    ) -> list[list[Tag]]:
         """Return the k best labels of each text or feature vector, by name.
 
         :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
             list of objects), whose labels are left out; or what ``encode`` returned.
         :param k: Number of labels.
+        :param constraints: What must hold for the labels, in addition to the constraints of the tagger. If there are
+            several, all of them must hold.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self.topk(inputs, k, **layout), self.labels
+        best, labels = self.topk(inputs, k, constraints=constraints, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
@@ -200,8 +228,35 @@ class Tagger:
 
     def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
-        sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
-        return sp.vstack(sets, format="csr")
+        rules = self.resolve()
+        return sp.vstack([self._select_sets(batch.X, rules) for batch in self._batches(inputs)], format="csr")
+
+    def resolve(
+        self, constraints: Constraints | Iterable[Constraints] | None = None, allowed: Bools | None = None
+    ) -> LabelRules | None:
+        """Combine what must hold for one request with what always holds: all restrictions of labels meet here.
+
+        :returns: None if every label may be predicted, and nothing else is required.
+        """
+        given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
+        own = [] if self.constraints is None else [self.constraints]
+        return combine_constraints(self.labels, [*own, *given], allowed, self.retired)
+
+    def _search(self, X: Any, k: int, rules: LabelRules | None) -> TopK:
+        """Return the k best labels of encoded samples for which the rules hold."""
+        if rules is None:
+            return self.model.topk(X, k)
+        n_samples = count_samples(X)
+
+        def search(rows: Longs, k: int, allowed: Bools | None) -> TopK:
+            return self.model.topk(X if len(rows) == n_samples else take_samples(X, rows), k, allowed=allowed)
+
+        return rules.search(search, n_samples, k, self.model.label_counts > 0)
+
+    def _select_sets(self, X: Any, rules: LabelRules | None) -> sp.csr_array:
+        """Return an indicator matrix of the labels of encoded samples that reach the threshold or are required."""
+        sets = collect_sets(lambda k: self._search(X, k, rules), self.threshold, self.model.n_labels)
+        return sets if rules is None else rules.add_required(sets)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -230,10 +285,16 @@ class Tagger:
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
         return self._explain(encoded, number, self.pipeline.score(encoded, number))
 
-    def explain_topk(self, sample: str | sp.csr_array, k: int = 5) -> list[Explanation]:
-        """Explain the k best labels of a text or feature vector."""
+    def explain_topk(
+        self,
+        sample: str | sp.csr_array,
+        k: int = 5,
+        *,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+    ) -> list[Explanation]:
+        """Explain the k best labels of a text or feature vector. Arguments as for ``predict``."""
         encoded = self._encode_one(sample)
-        best = self.model.topk(encoded.X, k)
+        best = self._search(encoded.X, k, self.resolve(constraints))
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -255,10 +316,10 @@ class Tagger:
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        best, sets = [], []
+        best, sets, rules = [], [], self.resolve()
         for batch in self.pipeline.encode_batches(inputs):
-            best.append(self.model.topk(batch.X, max(ks)))
-            sets.append(self.model.predict_sets(batch.X, self.threshold))
+            best.append(self._search(batch.X, max(ks), rules))
+            sets.append(self._select_sets(batch.X, rules))
         return evaluate(
             join_topk(best),
             Y,
@@ -267,6 +328,7 @@ class Tagger:
             ks=ks,
             propensity=propensity,
             predicted=sp.vstack(sets, format="csr"),
+            hierarchy=self.labels.hierarchy,
         )
 
     def configure(self, **machine: Any) -> Self:
@@ -292,6 +354,7 @@ class Tagger:
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
         about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
+        about |= {} if self.constraints is None else {"constraints": self.constraints.to_dict()}
         save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
 
     def summary(self) -> dict[str, str]:
@@ -305,6 +368,8 @@ class Tagger:
             names = f", and {len(self.pipeline.named):,} names of labels" if len(self.pipeline.named) else ""
             out["training samples"] = f"{self.pipeline.n_samples:,}{names}"
             out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            if self.constraints is not None:
+                out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
             if self.pipeline.decisions:
                 out["chosen"] = "; ".join(self.pipeline.decisions)
         return out
@@ -336,7 +401,10 @@ class Tagger:
         return self.pipeline.encode(checked)
 
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
-        parts = build_parts(sample.inputs[0] if self.reads_texts else sample.inputs, self.pipeline.explain(sample, label))
+        parts: tuple[Part, ...] = ()
+        if self.model.label_counts[label]:  # otherwise it is required, or implied by its children
+            inputs = sample.inputs[0] if self.reads_texts else sample.inputs
+            parts = build_parts(inputs, self.pipeline.explain(sample, label))
         name, uri = self.labels.names[label], self.labels.get_uri(label)
         return Explanation(name, score, self.model.weights_meaning, parts, uri)
 
@@ -351,7 +419,10 @@ def load(folder: str | Path) -> Tagger:
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
         layout = Layout.from_columns(about.get("columns", {}))
-        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
+        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
+        if "constraints" in about:
+            tagger.constraints = Constraints.from_dict(about["constraints"])
+        return tagger
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"
         raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error

@@ -1,0 +1,1 @@
+"""From scores to decisions: which labels a text gets."""
