@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from longtail import Dataset, Tagger, load
 from longtail.features.text import TextFeatures
 from longtail.labelspace.subset import draw_label_clusters
-from longtail.linear.feature_trial import MAX_SHORT_WORDS, _can_judge_subwords
+from longtail.linear.feature_trial import MAX_SHORT_WORDS, _can_judge_subwords, _improve
 from longtail.linear.trial import C_VALUES, MIN_SAMPLES, Trial, climb
 from longtail.models.ovr import OneVsRest
 from longtail.models.plt.model import LabelTrees
@@ -125,6 +125,22 @@ def test_a_part_with_many_more_rare_words_than_the_corpus_cannot_judge_subwords(
     assert _can_judge_subwords(np.array([1] * 30 + [7] * 10), texts)  # 30 % of the words of the corpus
     assert not _can_judge_subwords(np.array([1] * 10 + [9] * 10), texts)
     assert _can_judge_subwords(np.array([1] * 10 + [9] * 10), ["a b", "a b", "a b c"])  # 1 of 7
+
+
+def test_an_alternative_must_gain_enough_and_keep_the_first_label() -> None:
+    metrics = {  # P@1, P@5, PSP@5
+        "plain": [50.0, 20.0, 30.0],
+        "min_df": [50.1, 20.0, 30.0],
+        "subwords": [50.3, 20.1, 30.0],  # less than 1 % better
+        "ngrams": [49.0, 24.0, 36.0],  # P@1 is 2 % lower
+    }
+
+    def measure(settings: dict[str, Any]) -> Any:
+        return np.array(metrics[next((name for name in ("ngrams", "subwords", "min_df") if settings[name]), "plain")])
+
+    start = {"min_df": 0, "subwords": 0, "ngrams": 0}
+    chosen, tried = _improve(start, {"min_df": 1, "subwords": 1, "ngrams": 1}, measure)
+    assert chosen == {"min_df": 1, "subwords": 0, "ngrams": 0} and len(tried) == 4
 
 
 def test_long_texts_get_words_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:

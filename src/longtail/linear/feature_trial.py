@@ -4,8 +4,8 @@ The settings that are None are tried one after the other, each with one alternat
 if it is better, and then the next is tried in addition to it. Names of labels as training texts must be clearly better, and
 so must subwords, as they make training and the model several times as large. Subwords are not tried if the trial would
 overstate them: they help with rare words, and in a small part of a large corpus many more words are rare than in the whole.
-In long texts nothing is tried: their many pairs of words, words of a single text and subwords hide the words that matter,
-and need several times the time and memory.
+In long texts only names are tried: their many pairs of words, words of a single text and subwords hide the words that
+matter, and need several times the time and memory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from longtail.features.rewriting import choose_subword_weight, count_words, esti
 from longtail.features.text import TextFeatures, fill_plain_words
 from longtail.kernels import Ints
 from longtail.labelspace.names import NameSamples, append_labels
-from longtail.linear.trial import MIN_SAMPLES, TRIAL_K, Trial
+from longtail.linear.trial import MIN_SAMPLES, SCORED, TRIAL_K, Doubles, Trial, average
 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
 NAMES = "train_on_names"
 MIN_GAINS = {"subwords": 1.01, NAMES: 1.01}  # ratio of scores that an alternative must reach; others: any gain
+_MIN_P1 = 0.99  # ratio of P@1 that an alternative must keep, however much it gains otherwise
 _MIN_RARE_SHARE = 0.15  # rare words of the whole corpus, from which on subwords are always tried
 _MAX_RARE_RATIO = (
     1.5  # of the share of rare words in a trial to that in the whole corpus, up to which a trial can judge them
@@ -59,42 +60,60 @@ def choose_features(
     every = {"min_df": 1, NAMES: True, "subwords": choose_subword_weight(df), "ngrams": 2}
     is_open = {**{name: value is None for name, value in given.items()}, NAMES: train_on_names is None and names is not None}
     alternatives = {name: value for name, value in every.items() if is_open[name]}
-    described = _describe(chosen, alternatives)
-    if not alternatives:
-        return chosen, ""
-    if words.mean_length > MAX_SHORT_WORDS:
-        return chosen, f"{described}: the texts are long, {words.mean_length:,.0f} words on average"
-    trial = Trial.draw(X, Y, seed, words.threads)
-    if trial is None:
-        return chosen, f"{described}: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
-    if "subwords" in alternatives and not _can_judge_subwords(df, [texts[row] for row in trial.rows]):
-        del alternatives["subwords"]
+    why = []
+    if words.mean_length > MAX_SHORT_WORDS and (fixed := [name for name in alternatives if name != NAMES]):
+        why.append(f"{_describe(chosen, fixed)}: the texts are long, {words.mean_length:,.0f} words on average")
+        alternatives = {name: value for name, value in alternatives.items() if name == NAMES}
+    trial = Trial.draw(X, Y, seed, words.threads) if alternatives else None
+    if trial is not None:
+        if "subwords" in alternatives and not _can_judge_subwords(df, [texts[row] for row in trial.rows]):
+            del alternatives["subwords"]
 
-    def score(settings: dict[str, Any]) -> float:
-        def fit_predict(rows: Any, Y_rows: sp.csr_array, held_out: Any) -> Any:
-            fitted = [texts[row] for row in rows]
-            if settings[NAMES] and names is not None:
-                known = names.select(np.bincount(Y_rows.indices, minlength=Y.shape[1]) > 0)
-                fitted, Y_rows = [*fitted, *known.texts], append_labels(Y_rows, known.labels)
-            own = {name: value for name, value in settings.items() if name != NAMES}
-            features = TextFeatures(**{**given, **own})  # fitted without the held-out texts, whose words are unknown
-            model = fit_quick(features.fit_transform(fitted), Y_rows)
-            return model.topk(features.transform([texts[row] for row in held_out]), TRIAL_K)
+        def measure(settings: dict[str, Any]) -> Doubles:
+            return _measure(trial, texts, names if settings[NAMES] else None, {**given, **settings}, fit_quick)
 
-        try:
-            return trial.score(fit_predict)
-        except DataError:  # no word is frequent enough in a part of the texts
-            return 0.0
+        chosen, tried = _improve(chosen, alternatives, measure)
+        scored = f"the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
+        why.append(f"{_describe(chosen, alternatives)}: {scored}")
+    elif alternatives:
+        few = f"fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
+        why.append(f"{_describe(chosen, alternatives)}: {few}")
+    return chosen, "; ".join(why)
 
-    best = score(chosen)
-    tried = [f"{described}: {best:.2f}"]
+
+def _measure(
+    trial: Trial, texts: Sequence[str], names: NameSamples | None, settings: dict[str, Any], fit_quick: Callable[..., Any]
+) -> Doubles:
+    """Fit features and a quick model to each fold of a trial, and return P@1, P@5 and PSP@5 on held-out samples."""
+
+    def fit_predict(rows: Any, Y: sp.csr_array, held_out: Any) -> Any:
+        fitted = [texts[row] for row in rows]
+        if names is not None:
+            known = names.select(np.bincount(Y.indices, minlength=Y.shape[1]) > 0)
+            fitted, Y = [*fitted, *known.texts], append_labels(Y, known.labels)
+        own = {name: value for name, value in settings.items() if name != NAMES}
+        features = TextFeatures(**own)  # fitted without the held-out texts, whose words are unknown
+        model = fit_quick(features.fit_transform(fitted), Y)
+        return model.topk(features.transform([texts[row] for row in held_out]), TRIAL_K)
+
+    try:
+        return trial.measure(fit_predict)
+    except DataError:  # no word is frequent enough in a part of the texts
+        return np.zeros(len(SCORED))
+
+
+def _improve(
+    chosen: dict[str, Any], alternatives: dict[str, Any], measure: Callable[[dict[str, Any]], Doubles]
+) -> tuple[dict[str, Any], list[str]]:
+    """Try one alternative after the other, in addition to those that were better. Returns the settings and all scores."""
+    best = measure(chosen)
+    tried = [f"{_describe(chosen, alternatives)}: {average(best):.2f}"]
     for name, value in alternatives.items():
-        found = score({**chosen, name: value})
-        tried.append(f"{_describe({name: value}, [name])}: {found:.2f}")
-        if found > MIN_GAINS.get(name, 1.0) * best:
-            chosen[name], best = value, found
-    scored = f"the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
-    return chosen, f"{_describe(chosen, alternatives)}: {scored}"
+        found = measure({**chosen, name: value})
+        tried.append(f"{_describe({name: value}, [name])}: {average(found):.2f}")
+        if average(found) > MIN_GAINS.get(name, 1.0) * average(best) and found[0] >= _MIN_P1 * best[0]:
+            chosen, best = {**chosen, name: value}, found
+    return chosen, tried
 
 
 def _describe(settings: dict[str, Any], names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.kernels import Longs
 from longtail.labelspace.propensity import compute_inverse_propensity
@@ -24,15 +25,16 @@ from longtail.topk import TopK
 MIN_SAMPLES = 200  # labelled samples; with fewer, chance decides and no trial is made
 MAX_NONZEROS = 300_000  # of the samples of a trial
 _SHARE = 0.25  # of them are held out
-_MIN_SCORED = 5000  # held-out samples that are wanted; with fewer, the part is split several times
+_MINSCORED = 5000  # held-out samples that are wanted; with fewer, the part is split several times
 _MAX_FOLDS = 4  # with a share of 0.25 every sample is then held out once
 _MAX_FOLD_NONZEROS = 4 * MAX_NONZEROS  # of all folds together, but there are always two if fewer samples are scored
-_SCORED = ("P@1", "P@5", "PSP@5")
+SCORED = ("P@1", "P@5", "PSP@5")
 TRIAL_K = 5  # labels that are predicted
 MIN_GAIN = 1.003  # ratio of two scores; a smaller gain is within the noise
 C_VALUES = {"squared_hinge": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "logistic": (3.0, 10.0, 30.0, 100.0)}  # by loss
 DEFAULT_C = {"squared_hinge": 1.0, "logistic": 30.0}
 
+Doubles = NDArray[np.float64]
 FitPredict = Callable[[Longs, sp.csr_array, Longs], TopK]  # rows to fit, their labels, rows to predict -> the best labels
 
 
@@ -68,7 +70,7 @@ class Trial:
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(part.indptr)))
         size = int(_SHARE * len(rows))
         n_nonzeros = max(int(np.diff(X.indptr)[rows].sum()), 1)
-        n_folds = min(max(ceil(_MIN_SCORED / size), 1), max(_MAX_FOLD_NONZEROS // n_nonzeros, 2), _MAX_FOLDS)
+        n_folds = min(max(ceil(_MINSCORED / size), 1), max(_MAX_FOLD_NONZEROS // n_nonzeros, 2), _MAX_FOLDS)
         parts = [rows[i * size : (i + 1) * size] for i in range(n_folds)]
         folds = tuple((np.setdiff1d(rows, held_out), np.sort(held_out)) for held_out in parts)
         return cls(sp.vstack([part, of_names], format="csr"), folds, np.arange(n, n + n_names))
@@ -85,6 +87,10 @@ class Trial:
 
     def score(self, fit_predict: FitPredict) -> float:
         """Fit, predict held-out samples, and return the geometric mean of P@1, P@5 and PSP@5."""
+        return average(self.measure(fit_predict))
+
+    def measure(self, fit_predict: FitPredict) -> Doubles:
+        """Fit, predict held-out samples, and return P@1, P@5 and PSP@5."""
         values = []
         for rows, held_out in self.folds:
             n_samples = np.bincount(self.Y[rows].indices, minlength=self.Y.shape[1])
@@ -93,8 +99,18 @@ class Trial:
             fitted = np.concatenate([rows, self.names[known]])
             best = fit_predict(fitted, self.Y[fitted], held_out)
             found = score_samples(best, self.Y[held_out], weights, (1, TRIAL_K)).values()
-            values.append([found[name] for name in _SCORED])
-        return float(np.exp(np.log(np.maximum(np.mean(values, axis=0), 1e-6)).mean()))
+            values.append([found[name] for name in SCORED])
+        mean: Doubles = np.mean(values, axis=0)
+        return mean
+
+
+def average(values: Doubles) -> float:
+    """Return the geometric mean of metrics.
+
+    >>> round(average(np.array([2.0, 4.0, 8.0])), 6)
+    4.0
+    """
+    return float(np.exp(np.log(np.maximum(values, 1e-6)).mean()))
 
 
 def choose_C(
