@@ -10,8 +10,9 @@ demo: .venv/.demo
 	$(BIN)/longtail demo --out demo
 	@echo 'To use longtail in this shell:  . $(BIN)/activate'
 
+# One process per core; the tests of a file share what they have trained, so they stay together.
 test: .venv/.dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/.dev
 	$(BIN)/ruff check src tests benchmarks docs examples
