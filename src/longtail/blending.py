@@ -38,6 +38,9 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
         raise SettingError(f"the number of taggers to blend is {len(members)}", hint="Pass two or more")
     if any(isinstance(tagger.model, Blend) for tagger in members):
         raise SettingError("one of the taggers is a blend", hint="Pass its members instead")
+    if any(not tagger.register.is_original or len(tagger.labels) > tagger.model.n_labels for tagger in members):
+        hint = "Blend the taggers as they were trained, then change the labels of the blend"
+        raise SettingError("labels of one of the taggers were retired, merged or added", hint=hint)
     reads_texts = members[0].reads_texts
     if any(tagger.reads_texts != reads_texts for tagger in members):
         hint = "Blend taggers that read the same kind of input"

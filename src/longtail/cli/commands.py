@@ -13,6 +13,7 @@ from longtail.blending import blend as blend_taggers
 from longtail.cli.compare import compare as compare
 from longtail.cli.compare import reproduce as reproduce
 from longtail.cli.demo import demo as demo
+from longtail.cli.labels import labels as labels
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.cli.predict import predict as predict

@@ -39,6 +39,10 @@ EXAMPLES = {
         "longtail blend test.jsonl report/models/ovr report/models/plt --out both2",
     ),
     "reproduce": ("longtail reproduce popularity.pydoc", "longtail reproduce plt.pydoc --threads 1"),
+    "labels": (
+        'longtail labels model rename fruit fruits --reason "plural, as in the thesaurus"',
+        "longtail labels model undo",
+    ),
     "predict": (
         "echo 'Sort a list in place.' | longtail predict model --k 3",
         "longtail predict model test.jsonl --json --threads 1",
@@ -90,6 +94,7 @@ def build_parser() -> Parser:
     _add_training(add)
     _add_selection(add)
     _add_models(add)
+    _add_labels(add)
     _add_data(add)
     return top
 
@@ -209,6 +214,43 @@ def _add_models(add: _Add) -> None:
 
     methods = add("methods", "List the methods with their presets; with a name, every setting of that method.")
     methods.add_argument("method", nargs="?", metavar="METHOD", help="method whose settings to describe")
+
+
+def _add_labels(add: _Add) -> None:
+    labels = add("labels", "Change the labels of a saved tagger without training; every change is logged and can be undone.")
+    labels.add_argument("model", metavar="MODEL")
+    operations = labels.add_subparsers(dest="operation", metavar="OPERATION", required=True, parser_class=Parser)
+
+    def operation(name: str, summary: str, *, logged: bool = True) -> argparse.ArgumentParser:
+        parser = operations.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if logged:
+            parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
+        return parser
+
+    names = "name, URI, notation, other or former name"
+    rename = operation("rename", "Give a label another name.")
+    rename.add_argument("old", metavar="LABEL", help=names)
+    rename.add_argument("new", metavar="NAME")
+    merge = operation("merge", "Predict one label in place of several, with the highest of their scores.")
+    merge.add_argument("labels", nargs="+", metavar="LABEL", help=f"{names}; or several, separated by commas")
+    merge.add_argument("--into", required=True, metavar="LABEL", help="the label that remains, or a new name")
+    for name, summary in (
+        ("retire", "Predict labels no longer: the best of the others are returned."),
+        ("restore", "Predict labels again that were retired or merged."),
+    ):
+        operation(name, summary).add_argument("labels", nargs="+", metavar="LABEL", help=names)
+    add_labels = operation("add", "Add labels, which are predicted by their names and descriptions until there are samples.")
+    add_labels.add_argument("--texts", metavar="DATA", help="texts with the new labels: part of their descriptions")
+    diff = operation("diff", "Show what a new version of a vocabulary would change.", logged=False)
+    sync = operation("sync", "Apply a new version of a vocabulary: rename, retire, add, update.")
+    for parser in (add_labels, diff, sync):
+        parser.add_argument("vocabulary", metavar="VOCABULARY", help="list of names, table (TSV, CSV) or SKOS")
+        language = "language of the label names, such as fi (default: en, or the most frequent)"
+        parser.add_argument("--vocabulary-language", metavar="CODE", help=language)
+    history = operation("history", "List the changes, oldest first.", logged=False)
+    for parser in (diff, sync, history):
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    operation("undo", "Undo the last change that was not undone yet.", logged=False)
 
 
 def _add_data(add: _Add) -> None:

@@ -34,6 +34,7 @@ from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
+from longtail.tagger.register import PART, Mask, Register
 from longtail.topk import NO_LABEL, TopK
 
 _CONFIGURABLE = ("threads", "device")
@@ -81,7 +82,7 @@ class Tagger:
         self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
         self.reads_texts = True
         self.layout = Layout()  # the columns of the training data
-        self._labels: Labels | None = None
+        self._register: Register | None = None
 
     @classmethod
     def from_pipeline(
@@ -90,7 +91,8 @@ class Tagger:
         """Build a fitted tagger from a fitted pipeline."""
         tagger = cls.__new__(cls)
         tagger.layout = layout or Layout()
-        tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.threshold = pipeline, labels, reads_texts, threshold
+        tagger.pipeline, tagger.reads_texts, tagger.threshold = pipeline, reads_texts, threshold
+        tagger._register = Register.from_labels(labels)
         return tagger
 
     @property
@@ -116,14 +118,23 @@ class Tagger:
     @property
     def is_fitted(self) -> bool:
         """Whether the tagger is fitted."""
-        return self._labels is not None
+        return self._register is not None
 
     @property
     def labels(self) -> Labels:
-        """The labels that the tagger was fitted on."""
-        if self._labels is None:
+        """The labels that the tagger was fitted on, followed by those that were added; also retired and merged ones."""
+        return self.register.labels
+
+    @property
+    def register(self) -> Register:
+        """The labels with what each is predicted as, and how they were changed. ``longtail.edit_labels`` changes them."""
+        if self._register is None:
             raise LongtailError("this tagger is not fitted yet", hint="Call fit() first")
-        return self._labels
+        return self._register
+
+    @register.setter
+    def register(self, register: Register) -> None:
+        self._register = register
 
     def fit(
         self,
@@ -163,7 +174,7 @@ class Tagger:
         threshold = pipeline.model.default_threshold
         if encoded is not None:
             threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
-        self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
+        self.pipeline, self._register, self.threshold = pipeline, Register.from_labels(train.labels), threshold
         self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
         return self
 
@@ -182,7 +193,13 @@ class Tagger:
 
     def topk(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> TopK:
         """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
-        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs, **layout)])
+        return join_topk([self._topk(batch, k) for batch in self._batches(inputs, **layout)])
+
+    def _topk(self, batch: Encoded, k: int) -> TopK:
+        def search(k: int, allowed: Mask | None) -> TopK:
+            return self.model.topk(batch.X, k) if allowed is None else self.model.topk(batch.X, k, allowed=allowed)
+
+        return self.register.topk(search, k, self.model.n_labels)
 
     def predict(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
         """Return the k best labels of each text or feature vector, by name.
@@ -201,7 +218,7 @@ class Tagger:
     def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
         sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
-        return sp.vstack(sets, format="csr")
+        return self.register.fold_sets(sp.vstack(sets, format="csr"))
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -225,7 +242,7 @@ class Tagger:
         if label not in labels.keys:
             raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
         number = labels.keys[label]
-        if not self.model.label_counts[number]:
+        if number >= self.model.n_labels or not self.model.label_counts[number]:
             hint = "It is never predicted, so there is nothing to explain"
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
         return self._explain(encoded, number, self.pipeline.score(encoded, number))
@@ -233,7 +250,7 @@ class Tagger:
     def explain_topk(self, sample: str | sp.csr_array, k: int = 5) -> list[Explanation]:
         """Explain the k best labels of a text or feature vector."""
         encoded = self._encode_one(sample)
-        best = self.model.topk(encoded.X, k)
+        best = self._topk(encoded, k)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -257,12 +274,12 @@ class Tagger:
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         best, sets = [], []
         for batch in self.pipeline.encode_batches(inputs):
-            best.append(self.model.topk(batch.X, max(ks)))
-            sets.append(self.model.predict_sets(batch.X, self.threshold))
+            best.append(self._topk(batch, max(ks)))
+            sets.append(self.predict_sets(batch))
         return evaluate(
             join_topk(best),
-            Y,
-            label_counts=self.model.label_counts,
+            self.register.fold(Y),
+            label_counts=self.register.fold_counts(self.model.label_counts),
             n_train=self.model.n_samples,
             ks=ks,
             propensity=propensity,
@@ -292,7 +309,8 @@ class Tagger:
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
         about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
-        save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
+        about |= {"history": self.register.about()} if self.register.history else {}
+        save_bundle(Bundle(about, {**self.pipeline.state(), PART: self.register.state()}, self.labels), folder)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
@@ -300,7 +318,11 @@ class Tagger:
         if self.is_fitted:
             model, extractor = self.model, self.pipeline.extractor
             out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
-            out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
+            out["labels"] = f"{len(self.labels):,} ({model.n_seen:,} with training samples)"
+            if n_inactive := int((~self.register.is_active).sum()):
+                out["labels"] += f", {n_inactive:,} of them retired or merged"
+            if self.register.history:
+                out["last change"] = str(self.register.history[-1])
             out["training samples"] = f"{model.n_samples:,}"
             out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
             if self.pipeline.decisions:
@@ -349,7 +371,9 @@ def load(folder: str | Path) -> Tagger:
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
         layout = Layout.from_columns(about.get("columns", {}))
-        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
+        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
+        tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(PART, {}))
+        return tagger
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"
         raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
