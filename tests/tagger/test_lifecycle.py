@@ -225,7 +225,7 @@ def test_a_label_that_is_gone_is_named_as_such(tagger: Tagger) -> None:
     editor = LabelEditor(tagger)
     editor.merge("sea", into="metal")
     editor.retire("music")
-    with pytest.raises(SettingError, match='"sea" was merged into "metal". Restore it first'):
+    with pytest.raises(SettingError, match=r'"sea" was merged into "metal". Restore it first'):
         editor.rename("sea", "ocean")
     with pytest.raises(SettingError, match='"music" is retired'):
         editor.merge("music", into="fruit")

@@ -1,0 +1,155 @@
+"""Labels without training samples get a probability from their names, other names and descriptions.
+
+How much a similar name means is learned from the labels that have samples: a name says nothing about the training samples of
+its label, so every label with samples shows how often texts with this evidence have a label of this name. The logistic
+regression over the evidence is therefore a probability on the same scale as calibrated scores, and the two are ranked
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.data.labels import Labels
+from longtail.features.label_names import NAME_WORD, split_words, strip_plural
+from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
+from longtail.kernels import Floats, Ints
+from longtail.linear.logistic import fit_logistic
+from longtail.model import PartWeights
+from longtail.state import State
+from longtail.topk import NO_LABEL, TopK
+
+PART = "unseen"  # of a bundle
+STATIC_PACKAGE = "wordllama"  # the static vectors, if they are installed
+EVIDENCE_MEANING = "how rare each word is that the name of the label shares with the text"
+
+_N_COUNTED = 20_000  # training texts in which words are counted
+_N_FITTED = 2_000  # training texts whose labels are compared with names
+_N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
+_MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
+_PAIRS_PER_BLOCK = 4_000_000  # pairs of a text and a label whose evidence is in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class UnseenLabels:
+    """Scores labels by their names. ``fit_unseen`` makes one."""
+
+    rarity: Rarity
+    vectors: str | None  # the package with static vectors that the weights were fitted with
+    weights: Floats  # of the expanded evidence, then the bias
+
+    def index(self, labels: Labels, ids: Ints) -> NameIndex:
+        """Index the names of some labels."""
+        return NameIndex(labels, ids, self.rarity, self.vectors)
+
+    def topk(self, texts: Sequence[str], k: int, index: NameIndex) -> TopK:
+        """Return the best k of the indexed labels, with their probabilities."""
+        n_labels, k = len(index.ids), min(k, len(index.ids))
+        block = max(1, _PAIRS_PER_BLOCK // max(n_labels, 1))
+        ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
+        for start in range(0, len(texts), block):
+            part = slice(start, min(start + block, len(texts)))
+            p = self._score(index.compare(texts[part]))  # [n, n_labels]
+            best = np.argpartition(-p, k - 1, axis=1)[:, :k]
+            ids[part], scores[part] = index.ids[best], np.take_along_axis(p, best, axis=1)
+        return TopK(ids, scores)
+
+    def _score(self, evidence: Floats) -> Floats:
+        log_odds = _expand(evidence) @ self.weights[:-1] + self.weights[-1]
+        p: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
+        return p
+
+    def explain(self, text: str, name: str) -> PartWeights:
+        """Return the words of a text that the name of a label has, and how rare they are."""
+        shared = set(split_words(name))
+        found = [match for match in NAME_WORD.finditer(text) if strip_plural(match.group()) in shared]
+        spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
+        weights = np.array([self.rarity.words[hash_word(strip_plural(match.group()))] for match in found])
+        return spans[:, 0], spans[:, 1], weights
+
+    def state(self) -> State:
+        """Return everything that was fitted, as plain arrays."""
+        vectors = np.frombuffer((self.vectors or "").encode(), np.uint8)
+        sizes = np.array([self.rarity.n_texts])
+        counts = {"buckets": self.rarity.buckets, "counts": self.rarity.counts, "n_texts": sizes}
+        return {**counts, "vectors": vectors, "weights": self.weights}
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what ``state`` returned."""
+        rarity = Rarity(int(state["n_texts"][0]), state["buckets"], state["counts"])
+        return cls(rarity, bytes(state["vectors"]).decode() or None, np.asarray(state["weights"], np.float32))
+
+
+def fit_unseen(texts: Sequence[str], Y: sp.csr_array, labels: Labels, seed: int = 0) -> UnseenLabels | None:
+    """Learn from labels with samples how much the similarity of a name to a text means.
+
+    :param texts: The training texts.
+    :param Y: Their labels.
+    :param labels: The names of the labels.
+    :param seed: Seed of the texts and labels that are compared.
+    :returns: None if names say nothing about texts, as numbers do, or if there are too few samples.
+    """
+    random = np.random.default_rng(seed)
+    seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+    named = seen[[has_words(labels.names[i]) for i in seen]]
+    if len(named) < 2:
+        return None
+    order = random.permutation(len(texts))
+    rarity = Rarity.count([texts[i] for i in order[:_N_COUNTED]])
+    vectors = STATIC_PACKAGE if find_spec(STATIC_PACKAGE) and find_spec("tokenizers") else None
+    index = NameIndex(labels, named, rarity, vectors)
+    evidence, hits = [], []
+    rows = order[:_N_FITTED]
+    block = max(1, _PAIRS_PER_BLOCK // len(named))
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block]
+        compared = index.compare([texts[i] for i in part])
+        pairs = _choose_pairs(compared, random)
+        evidence.append(compared[pairs])
+        hits.append(np.asarray(Y[part][:, named][pairs]).ravel() > 0)
+    found = np.concatenate(hits)
+    if found.sum() < _MIN_POSITIVES:
+        return None
+    weights = fit_logistic(_expand(np.concatenate(evidence)).astype(np.float64), found)
+    return UnseenLabels(rarity, vectors, weights)
+
+
+def has_words(name: str) -> bool:
+    """Whether a name has a word of at least two letters, so that it can occur in texts.
+
+    >>> has_words("sea"), has_words("17"), has_words("L17")
+    (True, False, False)
+    """
+    return any(len(word) > 1 and word.isalpha() for word in split_words(name))
+
+
+def mix(seen: TopK, unseen: TopK, k: int) -> TopK:
+    """Rank two disjoint sets of labels together; both have probabilities. Returns the best k."""
+    ids, scores = np.hstack([seen.ids, unseen.ids]), np.hstack([seen.scores, unseen.scores])
+    order = np.lexsort((np.where(ids == NO_LABEL, np.iinfo(np.int32).max, ids), -scores), axis=1)[:, :k]
+    return TopK(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, Ints]:
+    """Choose labels for each text: those with the most evidence, and some random ones, which bound the rest."""
+    n, n_labels, _ = compared.shape
+    n_similar, n_random = min(_N_SIMILAR, n_labels), min(_N_RANDOM, n_labels)
+    similar = np.argpartition(-compared.sum(axis=2), n_similar - 1, axis=1)[:, :n_similar]
+    chosen = np.hstack([similar, random.integers(0, n_labels, (n, n_random))])
+    keys = np.unique(np.arange(n)[:, None] * n_labels + chosen)
+    return (keys // n_labels).astype(np.int32), (keys % n_labels).astype(np.int32)
+
+
+def _expand(evidence: Floats) -> Floats:
+    """Add squares, whole names, and words that also have similar vectors [..., n_columns]."""
+    words, vectors = EVIDENCE.index("words"), EVIDENCE.index("vectors")
+    whole = evidence[..., EVIDENCE.index("coverage")] > 0.999
+    more = [whole.astype(np.float32), evidence[..., words] * evidence[..., vectors]]
+    return np.concatenate([evidence, np.square(evidence), np.stack(more, axis=-1)], axis=-1)
