@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from longtail.errors import SettingError
 
 Bytes = NDArray[np.uint8]
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]

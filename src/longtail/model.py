@@ -17,7 +17,7 @@ from longtail.data.holdout import take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.extras import require
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
@@ -101,7 +101,8 @@ class Model(Settings, ABC):
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None: ...
 
     @abstractmethod
-    def _topk(self, X: Any, k: int) -> TopK: ...
+    def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
+        """Find the k best labels, or the k best of the allowed ones: k of them, or more, which all have training samples."""
 
     @abstractmethod
     def _state(self) -> State: ...
@@ -160,26 +161,24 @@ class Model(Settings, ABC):
     def tune(self, X: Input, Y: sp.csr_array) -> None:
         """Choose settings on validation data, at the end of ``fit``. By default there are none to choose."""
 
-    def topk(self, X: Input, k: int = 5) -> TopK:
-        """Return the k best labels of each sample; fewer if fewer labels have training samples."""
+    def topk(self, X: Input, k: int = 5, *, allowed: Bools | None = None) -> TopK:
+        """Return the k best labels of each sample; fewer if fewer labels have training samples.
+
+        :param X: Feature vectors or texts, whichever the method reads.
+        :param k: Number of labels.
+        :param allowed: Which labels may be predicted [n_labels]; None: all. The result is the k best of them, not those of
+            the k best labels that are allowed: the search considers no other label.
+        """
         self._check_fitted()
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise SettingError(f"k is {k!r}", hint="It must be a positive integer")
-        return self._topk(self._check_samples(X), min(int(k), self.n_seen))
+        n_allowed, allowed = self._check_allowed(allowed)
+        return self._topk(self._check_samples(X), min(int(k), n_allowed), allowed)
 
-    def predict_sets(self, X: Input, threshold: float | None = None) -> sp.csr_array:
+    def predict_sets(self, X: Input, threshold: float | None = None, *, allowed: Bools | None = None) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold (None: ``default_threshold``)."""
         limit = self.default_threshold if threshold is None else threshold
-        k, best = 8, self.topk(X, 8)
-        while k < self.n_labels and (best.scores[:, -1] >= limit).any():  # until the last label of every row is below it
-            k *= 4
-            best = self.topk(X, k)
-        predicted = (best.ids != NO_LABEL) & (best.scores >= limit)
-        indptr = np.concatenate([[0], np.cumsum(predicted.sum(axis=1))])
-        ones = np.ones(indptr[-1], np.float32)
-        out = sp.csr_array((ones, best.ids[predicted], indptr), shape=(best.n_samples, self.n_labels))
-        out.sort_indices()
-        return out
+        return collect_sets(lambda k: self.topk(X, k, allowed=allowed), limit, self.n_labels)
 
     def explain(self, sample: Input, label: int) -> PartWeights:
         """Return the parts of one sample that are evidence for a label (positive weights) or against it (negative).
@@ -254,7 +253,7 @@ class Model(Settings, ABC):
         if self.input == "anything" or len(labelled) < _MIN_COLLAPSE_SAMPLES:
             return
         rows = labelled[np.unique(np.linspace(0, len(labelled) - 1, _MAX_COLLAPSE_SAMPLES).astype(np.int64))]
-        first = self._topk(take_samples(X, rows), 1).ids[:, 0]
+        first = self._topk(take_samples(X, rows), 1, None).ids[:, 0]
         label, times = max(zip(*np.unique(first, return_counts=True), strict=True), key=lambda pair: int(pair[1]))
         share = np.count_nonzero(Y[rows].indices == label) / len(rows)
         if times >= _COLLAPSE_SHARE * len(rows) and share < 0.5:
@@ -270,6 +269,21 @@ class Model(Settings, ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "label_counts"):
             raise LongtailError(f"this {type(self).__name__} is not fitted yet", hint="Call fit() first")
+
+    def _check_allowed(self, allowed: Bools | None) -> tuple[int, Bools | None]:
+        """Return how many labels may be predicted, and which; None for all labels that have training samples."""
+        if allowed is None:
+            return self.n_seen, None
+        mask = np.asarray(allowed)
+        if mask.dtype != np.bool_ or mask.shape != (self.n_labels,):
+            found = f"allowed is an array of {mask.dtype} with the shape {mask.shape}"
+            raise SettingError(found, hint=f"It must have one truth value per label: shape ({self.n_labels},)")
+        mask = mask & (self.label_counts > 0)
+        n_allowed = int(np.count_nonzero(mask))
+        if not n_allowed:
+            hint = "Allow at least one label that has training samples; no other label is ever predicted"
+            raise SettingError("none of the labels that may be predicted is allowed", hint=hint)
+        return n_allowed, None if n_allowed == self.n_seen else mask
 
     def _check_samples(self, X: Any) -> Any:
         """Check samples to predict: like those of ``fit``, and with the same number of features."""
@@ -289,6 +303,23 @@ class Model(Settings, ABC):
         if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
             raise DataError(f"{type(self).__name__} reads texts", hint="Pass a list of strings")
         return X
+
+
+def collect_sets(search: Callable[[int], TopK], threshold: float, n_labels: int) -> sp.csr_array:
+    """Return an indicator matrix of all labels whose score reaches a threshold.
+
+    :param search: Finds the k best labels.
+    """
+    k, best = 8, search(8)
+    while k < n_labels and (best.scores[:, -1] >= threshold).any():  # until the last label of every row is below it
+        k *= 4
+        best = search(k)
+    predicted = (best.ids != NO_LABEL) & (best.scores >= threshold)
+    indptr = np.concatenate([[0], np.cumsum(predicted.sum(axis=1))])
+    ones = np.ones(indptr[-1], np.float32)
+    out = sp.csr_array((ones, best.ids[predicted], indptr), shape=(best.n_samples, n_labels))
+    out.sort_indices()
+    return out
 
 
 def count_samples(X: Any) -> int:

@@ -20,7 +20,7 @@ from longtail.extractor import (
     FeatureSettings,
     saved_settings,
 )
-from longtail.kernels import Floats
+from longtail.kernels import Bools, Floats
 from longtail.model import PartWeights, Valid, count_samples
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
@@ -128,9 +128,9 @@ class Pipeline:
         for start in range(0, max(count_samples(inputs), 1), SAMPLES_PER_BATCH):
             yield self.encode(inputs[start : start + SAMPLES_PER_BATCH])
 
-    def topk(self, inputs: Any, k: int) -> TopK:
-        """Return the ids of the k best labels of each text or feature vector."""
-        return join_topk([self.model.topk(batch.X, k) for batch in self.encode_batches(inputs)])
+    def topk(self, inputs: Any, k: int, *, allowed: Bools | None = None) -> TopK:
+        """Return the ids of the k best labels of each text or feature vector, or of the k best of the allowed labels."""
+        return join_topk([self.model.topk(batch.X, k, allowed=allowed) for batch in self.encode_batches(inputs)])
 
     def score(self, sample: Encoded, label: int) -> float:
         """Return the score of a label for one encoded sample; 0 if no search finds the label."""

@@ -328,7 +328,7 @@ def test_novelty_needs_an_autoencoder(model: Path, capsys: pytest.CaptureFixture
 def test_a_collapse_is_reported_in_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def same(model: OneVsRest, X: Any, k: int) -> TopK:
+    def same(model: OneVsRest, X: Any, k: int, allowed: None) -> TopK:
         return TopK(np.tile(np.arange(k), (X.shape[0], 1)), np.ones((X.shape[0], k)))
 
     monkeypatch.setattr(OneVsRest, "_topk", same)

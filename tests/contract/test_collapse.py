@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from longtail import Labels
 from longtail.errors import CollapseWarning
+from longtail.kernels import Bools
 from longtail.model import Model
 from longtail.models.popularity import Popularity
 from longtail.settings import Settings, setting, settings
@@ -34,7 +35,7 @@ class Constant(ConstantSettings, Model):
     def _fit(self, *ignored: Any) -> None:
         pass
 
-    def _topk(self, X: sp.csr_array, k: int) -> TopK:
+    def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
         first = (np.arange(X.shape[0]) < self.n_others).astype(np.int32)
         return TopK(first[:, None], np.ones((X.shape[0], 1)))
 

@@ -22,7 +22,7 @@ def test_candidates_are_the_labels_of_all_members_each_once() -> None:
     ids = np.array([[[4, 2]], [[2, 9]]], np.int32)
     scores = np.array([[[3.0, 1.0]], [[0.5, -2.0]]], np.float32)
     candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
-    collect_candidates(ids, scores, candidates, Z)
+    collect_candidates(ids, scores, ids.shape[2], candidates, Z)
     assert candidates.tolist() == [[4, 2, 9, NO_LABEL]]
     assert Z[0, :3].tolist() == [
         [3.0, 1.0, 1.0, -2.0, 0.0, 0.0, 0.0],  # the second member does not propose 4: its lowest score
@@ -34,7 +34,7 @@ def test_candidates_are_the_labels_of_all_members_each_once() -> None:
 def test_members_may_propose_fewer_labels() -> None:
     ids = np.array([[[7, NO_LABEL]], [[NO_LABEL, NO_LABEL]]], np.int32)
     candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
-    collect_candidates(ids, np.ones(ids.shape, np.float32), candidates, Z)
+    collect_candidates(ids, np.ones(ids.shape, np.float32), ids.shape[2], candidates, Z)
     assert candidates.tolist() == [[7, NO_LABEL, NO_LABEL, NO_LABEL]] and Z[0, 0, 3:6].tolist() == [0, 0, 0]
 
 

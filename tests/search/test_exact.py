@@ -62,7 +62,7 @@ def test_the_bound_skips_most_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     q_codes, step, norm, lost = exact.round_query(V[0])
     ids, scores = make_empty_topk(1, 5)
     rows = (V, index.codes, index.scale, index.error)
-    exact.scan_labels.py_func(V[0], q_codes, step, norm, lost, *rows, ids[0], scores[0])  # type: ignore[attr-defined]
+    exact.scan_labels.py_func(V[0], q_codes, step, norm, lost, index.every_label, *rows, ids[0], scores[0])  # type: ignore[attr-defined]
     assert ids[0, 0] == 0 and len(calls) < 100
 
 

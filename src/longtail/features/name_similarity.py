@@ -24,7 +24,7 @@ from longtail.kernels import Floats, Ints, Longs
 N_BUCKETS = 1 << 18
 MAX_WORDS = 1000  # of a text or description that are looked at
 MAX_LABELS_PER_FORM = 8  # a form that more labels share is no evidence for any of them
-EVIDENCE = ("words", "parts of words", "coverage", "vectors")  # the columns of what ``NameIndex.compare`` returns
+EVIDENCE = ("words", "parts of words", "coverage", "vectors", "similar words")  # the columns of what ``NameIndex.compare`` returns
 _PART_LENGTHS = (3, 4, 5)
 
 
@@ -85,6 +85,26 @@ class NameIndex:
             (np.square(self._words.data), self._words.indices, self._words.indptr), self._words.shape
         )
         self._vectors = None if vectors is None else _embed(forms, vectors)
+        if vectors is not None:
+            self._vocabulary = sorted({word for form in forms for word in form})
+            at = {word: i for i, word in enumerate(self._vocabulary)}
+            rows = TokenRows.from_lists([[at[word] for word in set(form)] for form in forms])
+            idf = np.square(rarity.words[[hash_word(word) for word in self._vocabulary]])
+            weights = sp.csr_array((idf[rows.ids], rows.ids, rows.indptr), (len(forms), len(at)))
+            weights.data /= np.repeat(np.maximum(weights.sum(1), 1e-9), rows.lengths)
+            self._word_shares = weights
+            self._word_vectors = _embed([[word] for word in self._vocabulary], vectors)
+
+    def _soft(self, words):
+        vocab = sorted({w for each in words for w in each}) or [""]
+        at = {w: i for i, w in enumerate(vocab)}
+        V = _embed([[w] for w in vocab], self.vectors)
+        S = np.maximum(V @ self._word_vectors.T, 0)  # [T, W]
+        out = np.zeros((len(words), S.shape[1]), np.float32)
+        for i, each in enumerate(words):
+            if each:
+                out[i] = S[[at[w] for w in set(each)]].max(axis=0)
+        return (self._word_shares @ out.T).T
 
     def compare(self, texts: Sequence[str]) -> Floats:
         """Compare texts with labels [n_texts, n_labels, 4], from 0 to 1: the highest value of the forms of a name counts.
@@ -99,6 +119,7 @@ class NameIndex:
         found = [(mine @ names.T).toarray() for mine, names in pairs]
         if self._vectors is not None and self.vectors is not None:
             found.append(np.maximum(_embed(words, self.vectors) @ self._vectors.T, 0))
+            found.append(self._soft(words))
         out = np.zeros((len(texts), len(self.ids), len(EVIDENCE)), np.float32)
         for column, values in enumerate(found if len(self.ids) else ()):
             out[:, :, column] = np.maximum.reduceat(values, self._starts, axis=1)

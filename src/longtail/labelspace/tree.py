@@ -16,9 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from longtail.errors import DataError
-from longtail.kernels import Ints
+from longtail.kernels import Bools, Ints
 
 INNER_NODE = -1  # label of an inner node
+CLOSED_NODE = -2  # in place of the label: a search does not visit the node, as no label at or below it is allowed
 _N_EXAMPLE_LABELS = 5  # shown for a node whose children are not shown
 
 
@@ -89,6 +90,24 @@ class LabelTree:
         keys = np.unique(np.concatenate(levels)) if levels else np.zeros(0, np.int64)
         columns = np.searchsorted(keys, np.arange(self.n_nodes + 1) * n_samples)
         return sp.csc_array((np.ones(len(keys), np.int8), keys % n_samples, columns), shape=(n_samples, self.n_nodes))
+
+    def close_nodes(self, allowed: Bools) -> Ints:
+        """[n_nodes] The labels of the nodes, with ``CLOSED_NODE`` for nodes without an allowed label at or below them.
+
+        :param allowed: [n_labels] Which labels are allowed.
+
+        >>> tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 0, 1, 2]))
+        >>> tree.close_nodes(np.array([True, False, False])).tolist()
+        [-1, -2, 0, -2, -2]
+        """
+        open_nodes = np.zeros(self.n_nodes, bool)
+        nodes = np.flatnonzero((self.label >= 0) & allowed[self.label])
+        open_nodes[0] = True
+        while len(nodes):  # up from the leaves, as far as no node above is open yet
+            open_nodes[nodes] = True
+            above = self.parent[nodes]
+            nodes = np.unique(above[~open_nodes[above]])
+        return np.where(open_nodes, self.label, np.int32(CLOSED_NODE))
 
     def truncate(self, depth: int) -> LabelTree:
         """The part of the tree up to a depth: nodes at this depth become leaves, labelled with their node numbers."""

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.features.mlp import Doubles, compute_secant_slope
-from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights, choose_int_type
 from longtail.progress import Stage
@@ -168,6 +168,12 @@ class LinearTree:
         t, w = self.tree, self.weights
         max_children = int(t.n_children.max())
         return (t.first_child, t.label, max_children, w.slot_start, w.slots, w.row_start, w.children, w.values, w.bias)
+
+    def select_arrays(self, allowed: Bools | None) -> TreeArrays:
+        """The same for a search that visits only nodes with an allowed label at or below them; None: all nodes."""
+        if allowed is None:
+            return self.arrays
+        return (self.arrays[0], self.tree.close_nodes(allowed), *self.arrays[2:])
 
 
 def fit_nodes(

@@ -9,14 +9,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.features.text import PLAIN_WORDS
-from longtail.kernels import Floats, Ints, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
 from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
 from longtail.linear.trial import DEFAULT_C, choose_C
 from longtail.model import Model, Valid
 from longtail.progress import Progress
-from longtail.search.topk_kernels import ROWS_PER_CALL, insert_topk, make_empty_topk
+from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.settings import settings
 from longtail.state import State
 from longtail.topk import TopK
@@ -91,8 +91,9 @@ class OneVsRest(OneVsRestSettings, Model):
         self.W = sp.csr_array((W.data, order[W.indices], W.indptr), shape=(self.n_features, self.n_labels))
         self.W.sort_indices()
 
-    def _topk(self, X: sp.csr_array, k: int) -> TopK:
-        best = select_topk(X, self.W, self.bias, k, self.threads)
+    def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
+        bias = self.bias if allowed is None else np.where(allowed, self.bias, NO_SCORE)
+        best = select_topk(X, self.W, bias, k, self.threads)
         return best if self.score_meaning == "margin" else TopK(best.ids, 1 / (1 + np.exp(-best.scores)))
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.kernels import Bools
 from longtail.model import Model, PartWeights, Valid, count_samples
 from longtail.progress import Progress
 from longtail.state import State
@@ -35,8 +36,9 @@ class Popularity(Model):
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         """The base class has counted the labels; nothing else is learned."""
 
-    def _topk(self, X: Any, k: int) -> TopK:
-        best = np.argsort(-self.label_counts, kind="stable")[:k]
+    def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
+        best = np.argsort(-self.label_counts, kind="stable")
+        best = (best if allowed is None else best[allowed[best]])[:k]
         share = self.label_counts[best] / self.n_samples
         return TopK(np.tile(best, (count_samples(X), 1)), np.tile(share, (count_samples(X), 1)))
 

@@ -47,12 +47,14 @@ from longtail.search.sign_codes import (
     scan_codes,
 )
 from longtail.search.topk_kernels import NO_SCORE, insert_topk, make_empty_topk
-from longtail.topk import TopK
+from longtail.topk import NO_LABEL, TopK
 
 _CELLS_PER_ROOT = 2.0  # the number of cells is this times √n_labels
 _N_TRIAL_QUERIES, _TRIAL_K = 300, 10  # queries that calibrate how far to search, and labels searched for each
 _N_FIRST_CELLS = 8  # nearest cells, scanned before all others
 _QUERIES_PER_BLOCK = 64
+_MIN_SHARE = 0.2  # of the labels: among fewer candidates, an exact search is faster
+_MIN_EXTRA, _EXTRA_SHARE = 10, 1.0  # labels searched for beyond the expected number that contains k candidates
 _MAX_DEVIATIONS = np.float32(2.5)  # labels are scored if their estimate is at most this many standard deviations too low
 _MIN_FLOAT = np.float32(-3e38)  # below any score
 
@@ -102,11 +104,15 @@ class CellIndex:
         reach = _calibrate_reach(V, mean, trials, cell, centres, spread, recall)
         return cls(V, mean, rotation, centres, spread, cell_start, ids, factor, signs, reach)
 
-    def topk(self, Q: Floats, k: int, threads: int | None = None) -> TopK:
+    def topk(self, Q: Floats, k: int, threads: int | None = None, candidates: Longs | None = None) -> TopK:
         """About the k labels with the largest inner products. Their scores are exact.
 
         At least 10 labels are searched for, because ``reach`` is calibrated for 10.
+
+        :param candidates: [at least k] Labels to search among, in ascending order. None: all.
         """
+        if candidates is not None:
+            return self._topk_among(candidates, Q, k, threads)
         ids, scores = make_empty_topk(len(Q), max(k, min(_TRIAL_K, len(self.V))))
 
         def work(start: int) -> None:
@@ -122,6 +128,23 @@ class CellIndex:
             for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads):
                 pass
         return TopK(ids[:, :k], scores[:, :k])
+
+    def _topk_among(self, candidates: Longs, Q: Floats, k: int, threads: int | None) -> TopK:
+        """Search for more labels than k, and search exactly for queries that find fewer than k candidates among them."""
+        share = len(candidates) / len(self.V)
+        n_wanted = int(k / share * (1 + _EXTRA_SHARE)) + _MIN_EXTRA
+        if share < _MIN_SHARE or n_wanted >= len(self.V):
+            return search_blockwise(self.V, Q, k, threads, candidates)
+        best, allowed = self.topk(Q, n_wanted, threads), np.zeros(len(self.V), bool)
+        allowed[candidates] = True
+        refused = (best.ids == NO_LABEL) | ~allowed[best.ids]
+        first = np.argsort(refused, axis=1, kind="stable")[:, :k]
+        ids, scores = np.take_along_axis(best.ids, first, 1), np.take_along_axis(best.scores, first, 1)
+        few = np.flatnonzero(np.take_along_axis(refused, first, 1).any(axis=1))
+        if len(few):
+            exact = search_blockwise(self.V, Q[few], k, threads, candidates)
+            ids[few], scores[few] = exact.ids, exact.scores
+        return TopK(ids, scores)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to save."""

@@ -8,14 +8,15 @@ bit-identical results.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.kernels import Floats, Ints, fast_kernel, kernel, map_parallel
+from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel, map_parallel
 from longtail.search.topk_kernels import insert_topk, make_empty_topk
-from longtail.topk import TopK
+from longtail.topk import NO_LABEL, TopK
 
 _MAX_SINGLE_QUERIES = 4  # up to this many, one query after the other is faster than a matrix multiplication
 _QUERIES_PER_BLOCK, _LABELS_PER_BLOCK = 256, 4096  # the scores of one block stay in the cache
@@ -51,15 +52,25 @@ class ExactIndex:
         _round_labels(V, codes, scale, error, norm)
         return cls(V, codes, scale, error, float(norm.max(initial=0)))
 
-    def topk(self, Q: Floats, k: int, threads: int | None = None) -> TopK:
-        """The k labels with the largest inner products; ties are broken by the smaller id."""
+    @cached_property
+    def every_label(self) -> Longs:
+        """[n_labels] 0, 1, 2, …"""
+        return np.arange(len(self.V))
+
+    def topk(self, Q: Floats, k: int, threads: int | None = None, candidates: Longs | None = None) -> TopK:
+        """The k labels with the largest inner products; ties are broken by the smaller id.
+
+        :param candidates: [at least k] Labels to search among, in ascending order. None: all.
+        """
         if len(Q) > _MAX_SINGLE_QUERIES:
-            return search_blockwise(self.V, Q, k, threads)
+            return search_blockwise(self.V, Q, k, threads, candidates)
+        labels = self.every_label if candidates is None else candidates
         ids, scores = make_empty_topk(len(Q), k)
         for i in range(len(Q)):
             q_codes, step, norm, lost = round_query(Q[i])
             slack = self.max_norm * (norm * _bound_rounding(Q.shape[1]) + lost) * _ROUND_UP + _UNDERFLOW
-            scan_labels(Q[i], q_codes, step, norm, slack, self.V, self.codes, self.scale, self.error, ids[i], scores[i])
+            query = (Q[i], q_codes, step, norm, slack, labels)
+            scan_labels(*query, self.V, self.codes, self.scale, self.error, ids[i], scores[i])
         return TopK(ids, scores)
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -72,24 +83,27 @@ class ExactIndex:
         return cls.build(state["vectors"])
 
 
-def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None) -> TopK:
+def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None, candidates: Longs | None = None) -> TopK:
     """The k labels with the largest inner products, by blocks of queries and labels; for many queries.
 
     :param V: [n_labels, d] Label vectors.
     :param Q: [n_queries, d] Queries.
     :param threads: Threads that share the queries. The matrix multiplications may use more.
+    :param candidates: [at least k] Labels to search among, in ascending order. None: all.
 
     >>> search_blockwise(np.eye(3, dtype=np.float32), np.array([[0, 1, 2]], np.float32), k=2).ids.tolist()
     [[2, 1]]
     """
     ids, scores = make_empty_topk(len(Q), k)
+    n_labels = len(V) if candidates is None else len(candidates)
 
     def work(start: int) -> None:
         part = slice(start, start + _QUERIES_PER_BLOCK)
         block = Q[part]
         norms, n_found = _compute_norms(block), np.zeros(len(block), np.int32)
-        for first in range(0, len(V), _LABELS_PER_BLOCK):
-            labels = V[first : first + _LABELS_PER_BLOCK]
+        for first in range(0, n_labels, _LABELS_PER_BLOCK):
+            few = slice(first, first + _LABELS_PER_BLOCK)
+            labels = V[few] if candidates is None else V[candidates[few]]
             rough = block @ labels.T  # [queries, labels]
             # Twice, as both the rough product and the score itself are rounded.
             slack = 2 * _bound_rounding(V.shape[1]) * _compute_norms(labels).max() * norms + _UNDERFLOW
@@ -97,6 +111,8 @@ def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None) -
 
     for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads if len(Q) > _QUERIES_PER_BLOCK else 1):
         pass
+    if candidates is not None:
+        ids = np.where(ids == NO_LABEL, ids, candidates[ids])
     return TopK(ids, scores)
 
 
@@ -159,16 +175,16 @@ def inner_product(a: Floats, b: Floats) -> np.float32:
 
 @kernel
 def scan_labels(
-    q: Floats, q_codes: _QueryCodes, step: float, norm: float, slack: float,
+    q: Floats, q_codes: _QueryCodes, step: float, norm: float, slack: float, labels: Longs,
     V: Floats, codes: _LabelCodes, scale: Floats, error: Floats, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
-    """Fill ids and scores [k] with the best labels of one query.
+    """Fill ids and scores [k] with the best of some labels for one query.
 
     q·v = q̂·v̂ + q·(v − v̂) + (q − q̂)·v̂, where ^ marks rounded vectors. The second term is at most ‖q‖ ‖v − v̂‖, and
     ``slack`` bounds the third and the rounding of float32.
     """
     n_found, last = 0, len(ids) - 1
-    for i in range(len(V)):
+    for i in labels:
         total = np.int32(0)
         for j in range(len(q)):
             total = np.int32(total + np.int32(q_codes[j]) * np.int32(codes[i, j]))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longtail.errors import DataError, SettingError
-from longtail.kernels import Floats, kernel
+from longtail.kernels import Bools, Floats, kernel
 from longtail.search.ann import CellIndex
 from longtail.search.exact import ExactIndex
 from longtail.topk import TopK
@@ -69,12 +69,18 @@ class LabelIndex:
         vector: Floats = self.search.V[label]
         return vector
 
-    def topk(self, Q: ArrayLike, k: int, threads: int | None = None) -> TopK:
-        """The k labels with the largest inner products for each query [n, d], or all labels if there are fewer."""
+    def topk(self, Q: ArrayLike, k: int, threads: int | None = None, allowed: Bools | None = None) -> TopK:
+        """The k labels with the largest inner products for each query [n, d], or all labels if there are fewer.
+
+        :param allowed: [n_labels] Which labels are searched for, at least one. None: all.
+        """
         if k < 1:
             raise SettingError(f"k is {k}", hint="It must be a positive integer")
         Q = check_vectors(Q, "queries", self.search.V.shape[1])
-        return self.search.topk(Q, min(k, self.n_labels), threads)
+        if allowed is None:
+            return self.search.topk(Q, min(k, self.n_labels), threads)
+        candidates = np.flatnonzero(allowed)
+        return self.search.topk(Q, min(k, len(candidates)), threads, candidates)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to save."""

@@ -10,15 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from longtail.data.labels import COLUMNS, Labels
-from longtail.kernels import Ints
+from longtail.kernels import Bools, Ints
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
-Mask = NDArray[np.bool_]
-Search = Callable[[int, Mask | None], TopK]  # the best k labels of the model among the allowed ones
+Search = Callable[[int, Bools | None], TopK]  # the best k labels of the model among the allowed ones
 PART = "history"  # of a bundle: what labels are predicted as, and former rows
 _LISTED = ("names", *COLUMNS)
 _FORMER = "former."
@@ -71,9 +69,9 @@ class Register:
             resolved = further
 
     @cached_property
-    def is_active(self) -> Mask:
+    def is_active(self) -> Bools:
         """Whether each label can be predicted [n_labels]."""
-        is_active: Mask = self.target == np.arange(len(self.target))
+        is_active: Bools = self.target == np.arange(len(self.target))
         return is_active
 
     @property
@@ -81,7 +79,7 @@ class Register:
         """Whether every label is predicted as itself."""
         return bool(self.is_active.all())
 
-    def topk(self, search: Search, k: int, n_outputs: int, allowed: Mask | None = None) -> TopK:
+    def topk(self, search: Search, k: int, n_outputs: int, allowed: Bools | None = None) -> TopK:
         """Return the best k labels. A label that others were merged into has the highest of their scores.
 
         :param search: Searches the outputs of the model.

@@ -20,7 +20,7 @@ from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
 from longtail.html import format_table
-from longtail.kernels import Floats
+from longtail.kernels import Bools, Floats
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import DEFAULT_KS
@@ -34,7 +34,7 @@ from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
-from longtail.tagger.register import PART, Mask, Register
+from longtail.tagger.register import PART, Register
 from longtail.topk import NO_LABEL, TopK
 
 _CONFIGURABLE = ("threads", "device")
@@ -196,8 +196,8 @@ class Tagger:
         return join_topk([self._topk(batch, k) for batch in self._batches(inputs, **layout)])
 
     def _topk(self, batch: Encoded, k: int) -> TopK:
-        def search(k: int, allowed: Mask | None) -> TopK:
-            return self.model.topk(batch.X, k) if allowed is None else self.model.topk(batch.X, k, allowed=allowed)
+        def search(k: int, allowed: Bools | None) -> TopK:
+            return self.model.topk(batch.X, k, allowed=allowed)
 
         return self.register.topk(search, k, self.model.n_labels)
 

@@ -16,7 +16,7 @@ from longtail.data.holdout import split_holdout
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.token_rows import TokenRows, drop_each_word
 from longtail.features.tokens import Tokens
-from longtail.kernels import Floats, Longs
+from longtail.kernels import Bools, Floats, Longs
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import LOSS_OF_LOG_ODDS, Model, PartWeights, Valid
 from longtail.models.aplc.plan import BAG_ENCODERS
@@ -121,8 +121,8 @@ class Aplc(AplcSettings, Model):
         self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
         self.search = ClusterSearch.from_state(extract_part(arrays, "head."))
 
-    def _topk(self, X: Sequence[str], k: int) -> TopK:
-        return self.search.topk(self._embed(self.tokens.transform(X)), k, self.threads)
+    def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
+        return self.search.topk(self._embed(self.tokens.transform(X)), k, self.threads, allowed)
 
     def _embed(self, rows: TokenRows) -> Floats:
         """The output of the hidden layer, the input of the output layer [n, d_h]."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.errors import SettingError
-from longtail.kernels import Floats, Ints, Longs, fast_kernel
+from longtail.kernels import Bools, Floats, Ints, Longs, fast_kernel
 from longtail.search.exact import ExactIndex, inner_product
 from longtail.search.index import check_vectors
 from longtail.topk import NO_LABEL, TopK
@@ -36,9 +36,10 @@ class TailSearch:
     shift: Floats  # [width]
     index: ExactIndex  # of [n_labels, width + 1]; the last column is the bias
 
-    def topk(self, H: Floats, k: int, threads: int | None) -> TopK:
-        """The labels with the largest b."""
-        return self.index.topk(self.project_texts(H), min(k, len(self.index.V)), threads)
+    def topk(self, H: Floats, k: int, threads: int | None, places: Longs | None) -> TopK:
+        """The labels with the largest b; of those at the given places in the tail, if any are given."""
+        n_labels = len(self.index.V) if places is None else len(places)
+        return self.index.topk(self.project_texts(H), min(k, n_labels), threads, places)
 
     def project_texts(self, H: Floats) -> Floats:
         """[n, width + 1] The input of the label vectors, and 1 for the bias."""
@@ -97,16 +98,28 @@ class ClusterSearch:
         _multiply(tail.project_texts(H), tail.index.V[place - self.starts[t], None], out)
         return _chain_logits(a.astype(np.float64), out)[:, 0]
 
-    def topk(self, H: Floats, k: int, threads: int | None = None) -> TopK:
-        """The k most probable labels of each text vector [n, d] with their probabilities; all labels if there are fewer."""
+    def _find_places(self, allowed: Bools | None) -> list[Longs | None]:
+        """The places of the allowed labels in the head and in each tail; None: all."""
+        if allowed is None:
+            return [None] * (1 + len(self.tails))
+        return [np.flatnonzero(part) for part in np.split(allowed[self.order], self.starts[: len(self.tails)])]
+
+    def topk(self, H: Floats, k: int, threads: int | None = None, allowed: Bools | None = None) -> TopK:
+        """The k most probable labels of each text vector [n, d] with their probabilities; all labels if there are fewer.
+
+        :param allowed: [n_labels] Which labels are searched for; a cluster without any of them is skipped. None: all.
+        """
         if k < 1:
             raise SettingError(f"k is {k}", hint="It must be a positive integer")
         H = check_vectors(H, "text vectors", self.head.V.shape[1] - 1)
         H1 = _append_one(H)
-        k = min(k, len(self.order))
+        in_head, *in_tails = self._find_places(allowed)
+        k = min(k, len(self.order) if allowed is None else int(np.count_nonzero(allowed[self.order])))
         best = _BestLabels.empty(len(H), k)
-        found = self.head.topk(H1, min(k, len(self.head.V)), threads)
-        best.add(np.arange(len(H)), self.order[found.ids], found.scores.astype(np.float64))
+        n_head = len(self.head.V) if in_head is None else len(in_head)
+        if n_head:
+            found = self.head.topk(H1, min(k, n_head), threads, in_head)
+            best.add(np.arange(len(H)), self.order[found.ids], found.scores.astype(np.float64))
         A = np.empty((len(H), len(self.tails)), np.float32)
         _multiply(H1, self.clusters, A)
         visits = np.argsort(-A, axis=1, kind="stable")  # [n, n_tails]
@@ -114,9 +127,9 @@ class ClusterSearch:
             bound = np.take_along_axis(A, visits[:, turn, None], axis=1)[:, 0]
             candidate = bound >= best.z[:, -1]  # z of a tail's label is at most a
             for t, tail in enumerate(self.tails):
-                rows = np.flatnonzero(candidate & (visits[:, turn] == t))
-                if len(rows):
-                    found = tail.topk(H[rows], k, threads)
+                places, rows = in_tails[t], np.flatnonzero(candidate & (visits[:, turn] == t))
+                if len(rows) and (places is None or len(places)):
+                    found = tail.topk(H[rows], k, threads, places)
                     labels = self.order[self.starts[t] + found.ids]
                     best.add(rows, labels, _chain_logits(A[rows, t, None].astype(np.float64), found.scores))
         return best.topk()

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.features.label_names import NAME_WORD, list_forms, strip_plural
-from longtail.kernels import Floats
+from longtail.kernels import Bools, Floats
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
@@ -75,12 +75,13 @@ class Mentions:
                     out.setdefault(label, []).append((matches[i].start(), matches[i + n - 1].end()))
         return out
 
-    def topk(self, texts: Sequence[str], k: int) -> TopK:
+    def topk(self, texts: Sequence[str], k: int, allowed: Bools | None = None) -> TopK:
         """Return the mentioned labels with the highest probabilities; NO_LABEL if fewer than k are mentioned."""
+        usable = self.probability > 0 if allowed is None else (self.probability > 0) & allowed
         ids, scores = np.full((len(texts), k), NO_LABEL, np.int32), np.full((len(texts), k), -np.inf, np.float32)
         for i, text in enumerate(texts):
             labels = np.array(sorted(self.find(text)), np.int32)
-            labels = labels[self.probability[labels] > 0]
+            labels = labels[usable[labels]]
             best = labels[np.argsort(-self.probability[labels], kind="stable")][:k]
             ids[i, : len(best)], scores[i, : len(best)] = best, self.probability[best]
         return TopK(ids, scores)

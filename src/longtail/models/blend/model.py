@@ -15,7 +15,7 @@ from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.extractor import Encoded
 from longtail.features.mlp import compute_secant_slope
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.model import (
     ADDS_TO_LOG_ODDS,
     ADDS_TO_LOG_PROBABILITY,
@@ -171,38 +171,57 @@ class Blend(BlendSettings, Model):
             targets.append(np.asarray(y[samples, ids[filled]]).ravel() > 0)
         self.weights = fit_logistic(np.concatenate(rows).astype(np.float64), np.concatenate(targets).tolist())
 
-    def _topk(self, X: Any, k: int) -> TopK:
+    def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
         parts = []
         for start in range(0, count_samples(X), _SAMPLES_PER_BLOCK):
-            ids, Z = self._collect(X[start : start + _SAMPLES_PER_BLOCK], max(self.n_candidates, k))
+            ids, Z = self._collect(X[start : start + _SAMPLES_PER_BLOCK], max(self.n_candidates, k), allowed)
+            refused = ids == NO_LABEL if allowed is None else (ids == NO_LABEL) | ~allowed[ids]
             scores = Z @ self.weights[:-1] + self.weights[-1]
-            scores = np.where(ids == NO_LABEL, -np.inf, 1 / (1 + np.exp(-scores)))
+            scores = np.where(refused, -np.inf, 1 / (1 + np.exp(-scores)))
+            ids = np.where(refused, NO_LABEL, ids)
             order = np.lexsort((ids, -scores), axis=1)[:, :k]
             parts.append((np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1).astype(np.float32)))
         return TopK(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
 
-    def _collect(self, inputs: Any, n_candidates: int) -> tuple[Ints, Floats]:
-        """Return the candidates [n, c], each once and then NO_LABEL, and their evidence z [n, c, n_columns]."""
-        found = [pipeline.topk(inputs, n_candidates) for pipeline in self.pipelines]
-        meanings: list[str] = [pipeline.model.score_meaning for pipeline in self.pipelines]
-        label_ids = list(self.label_ids)
-        if self.mentions is not None:
-            found.append(self.mentions.topk(inputs, n_candidates))
-            meanings.append("probability")
-            label_ids.append(np.arange(self.n_labels, dtype=np.int32))
-        width = max(best.k for best in found)
-        ids = np.full((len(found), count_samples(inputs), width), NO_LABEL, np.int32)
+    def _collect(self, inputs: Any, n_candidates: int, allowed: Bools | None = None) -> tuple[Ints, Floats]:
+        """Return the candidates [n, c], each once and then NO_LABEL, and their evidence z [n, c, n_columns].
+
+        If only some labels are allowed, each member proposes its best labels as always, so that ranks mean the same, and
+        then searches for the best of the allowed ones.
+        """
+        found = self._search(inputs, n_candidates, None)
+        width = max(best.k for best, _, _ in found)
+        extra = [] if allowed is None else self._search(inputs, n_candidates, allowed)
+        extra_width = max((best.k for best, _, _ in extra), default=0)
+        ids = np.full((len(found), count_samples(inputs), width + extra_width), NO_LABEL, np.int32)
         scores = np.zeros(ids.shape, np.float32)
-        for member, (best, meaning, own) in enumerate(zip(found, meanings, label_ids, strict=True)):
-            ids[member, :, : best.k] = np.where(best.ids != NO_LABEL, own[best.ids], NO_LABEL)
-            scores[member, :, : best.k] = to_log_odds(best.scores.astype(np.float32, copy=False), meaning)
-        candidates = np.full((ids.shape[1], len(found) * width), NO_LABEL, np.int32)
+        for start, results in ((0, found), (width, extra)):
+            for member, (best, meaning, own) in enumerate(results):
+                part = slice(start, start + best.k)
+                ids[member, :, part] = np.where(best.ids != NO_LABEL, own[best.ids], NO_LABEL)
+                scores[member, :, part] = to_log_odds(best.scores.astype(np.float32, copy=False), meaning)
+        candidates = np.full((ids.shape[1], len(found) * ids.shape[2]), NO_LABEL, np.int32)
         Z = np.zeros((*candidates.shape, 3 * len(found) + 1), np.float32)
-        collect_candidates(ids, scores, candidates, Z)
+        collect_candidates(ids, scores, width, candidates, Z)
         if self.mentions is not None:
             Z[:, :, -4] *= Z[:, :, -2]  # a label that is not mentioned gets no evidence against it
         Z[:, :, -1] = np.log(np.maximum(self.label_counts, 1))[candidates]
         return candidates, Z
+
+    def _search(self, inputs: Any, k: int, allowed: Bools | None) -> list[tuple[TopK, str, Ints]]:
+        """Return the k best labels of each member and of mentions, what their scores are, and the blend's ids of labels."""
+        n, out = count_samples(inputs), list[tuple[TopK, str, Ints]]()
+        for pipeline, ids in zip(self.pipelines, self.label_ids, strict=True):
+            own = None if allowed is None else allowed[ids]
+            if own is not None and not (own & (pipeline.model.label_counts > 0)).any():
+                best = TopK(np.full((n, 1), NO_LABEL), np.full((n, 1), -np.inf))
+            else:
+                best = pipeline.topk(inputs, k, allowed=own)
+            out.append((best, pipeline.model.score_meaning, ids))
+        if self.mentions is not None:
+            ids = np.arange(self.n_labels, dtype=np.int32)
+            out.append((self.mentions.topk(inputs, k, allowed), "probability", ids))
+        return out
 
     def _explain(self, sample: Any, label: int) -> PartWeights:
         """Return the contributions of the members' parts to the blend's log-odds, through their log-odds or margins.

@@ -28,38 +28,44 @@ def to_log_odds(scores: Floats, meaning: str) -> Floats:
 
 
 @kernel
-def collect_candidates(ids: Ints, scores: Floats, candidates: Ints, Z: Floats) -> None:
-    """Fill candidates [n, c] with every label that one of m members proposes, and Z [n, c, 3 m + 1] with the evidence.
+def collect_candidates(ids: Ints, scores: Floats, n_proposed: int, candidates: Ints, Z: Floats) -> None:
+    """Fill candidates [n, c] with every label that one of m members found, and Z [n, c, 3 m + 1] with the evidence.
 
-    ids, scores: the labels that each member proposes, and their log-odds or margins [m, n, w]. The evidence of a member for
-    a label is the score, the reciprocal of the rank, and 1; if it does not propose the label, its lowest score, 0 and 0.
-    The last column of Z is left as it is.
+    ids, scores: the labels that each member has found, and their log-odds or margins [m, n, w]. The first ``n_proposed`` of
+    them are its proposals, the others were searched for because only they are allowed. The evidence of a member for a label
+    that it proposes is the score, the reciprocal of the rank, and 1; for another label that it has found, the score, 0 and
+    0; for all others, the lowest score of its proposals, 0 and 0. The last column of Z is left as it is.
     """
     n_members, n_rows, width = ids.shape
+    is_scored = np.empty((n_members, candidates.shape[1]), np.bool_)
     for row in range(n_rows):
+        is_scored[:] = False
         n_found = 0
         for member in range(n_members):
             for rank in range(width):
                 label = ids[member, row, rank]
                 if label == NO_LABEL:
-                    break
+                    continue
                 at = 0
                 while at < n_found and candidates[row, at] != label:  # few labels: a linear search is faster than sorting
                     at += 1
                 if at == n_found:
                     candidates[row, at] = label
                     n_found += 1
-                Z[row, at, 3 * member] = scores[member, row, rank]
-                Z[row, at, 3 * member + 1] = np.float32(1) / np.float32(rank + 1)
-                Z[row, at, 3 * member + 2] = np.float32(1)
+                if is_scored[member, at]:  # proposed before
+                    continue
+                is_scored[member, at], Z[row, at, 3 * member] = True, scores[member, row, rank]
+                if rank < n_proposed:
+                    Z[row, at, 3 * member + 1] = np.float32(1) / np.float32(rank + 1)
+                    Z[row, at, 3 * member + 2] = np.float32(1)
         for member in range(n_members):
             lowest = np.float32(0)
-            for rank in range(width):
+            for rank in range(n_proposed):
                 if ids[member, row, rank] == NO_LABEL:
                     break
                 lowest = scores[member, row, rank]
             for at in range(n_found):
-                if Z[row, at, 3 * member + 2] == 0:
+                if not is_scored[member, at]:
                     Z[row, at, 3 * member] = lowest
 
 

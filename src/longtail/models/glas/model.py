@@ -15,7 +15,7 @@ from longtail.data.holdout import split_holdout
 from longtail.errors import SettingError
 from longtail.features.mlp import Mlp
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.centroids import Centroids
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import Model, Valid
@@ -132,8 +132,8 @@ class Glas(GlasSettings, Model):
             H /= np.maximum(np.linalg.norm(H, axis=1, keepdims=True), _MIN_NORM)
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
-    def _topk(self, X: sp.csr_array, k: int) -> TopK:
-        best = self.index.topk(self._embed(X), k, self.threads)
+    def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
+        best = self.index.topk(self._embed(X), k, self.threads, None if allowed is None else allowed[self.seen])
         scores = np.exp(-np.logaddexp(0, -best.scores)) if self.score_meaning == "probability" else best.scores
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
 

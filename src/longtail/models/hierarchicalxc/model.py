@@ -24,6 +24,7 @@ from longtail.features.autoencoder import fit_linear_autoencoder
 from longtail.features.mlp import Mlp
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import PLAIN_WORDS
+from longtail.kernels import Bools
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeTrainer
@@ -169,10 +170,9 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
             nodes = fit_nodes(inner, tree, samples, X, trainer, weight, None, stage, self.threads)
         return TreeWeights.from_nodes(tree, nodes)
 
-    def _topk(self, X: sp.csr_array, k: int) -> TopK:
-        return search_best_first(
-            self.linear, self.encode(X), k, loss=self.loss, hard=self.search == "hard", threads=self.threads
-        )
+    def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
+        hard, codes = self.search == "hard", self.encode(X)
+        return search_best_first(self.linear, codes, k, loss=self.loss, hard=hard, threads=self.threads, allowed=allowed)
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
         """Slopes of the log-probability: Σ x · slopes is its difference from a sample without features.

@@ -13,28 +13,38 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
+from longtail.labelspace.tree import CLOSED_NODE
 from longtail.linear.tree import LINKS, LinearTree, compute_margins, log_probability
 from longtail.search.topk_kernels import ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.topk import NO_LABEL, TopK
 
 
 def search_best_first(
-    tree: LinearTree, X: sp.csr_array, k: int, *, loss: str, hard: bool = False, threads: int | None = None
+    tree: LinearTree,
+    X: sp.csr_array,
+    k: int,
+    *,
+    loss: str,
+    hard: bool = False,
+    threads: int | None = None,
+    allowed: Bools | None = None,
 ) -> TopK:
     """The k labels with the highest probability.
 
     :param loss: The loss of the classifiers, which decides how margins become probabilities.
     :param hard: Whether only children with a margin of at least 0 are visited, as in the paper. Other labels are then not
         among the results.
+    :param allowed: [n_labels] Which labels are searched for; nodes without any of them are not visited. None: all.
     """
+    arrays = tree.select_arrays(allowed)
     n_samples = X.shape[0]
     ids, scores = make_empty_topk(n_samples, k)
 
     def work(start: int) -> None:
         rows = slice(start, min(start + ROWS_PER_CALL, n_samples))
         x_indptr = X.indptr[start : rows.stop + 1]
-        _search_rows(x_indptr, X.indices, X.data, *tree.arrays, LINKS[loss], hard, ids[rows], scores[rows])
+        _search_rows(x_indptr, X.indices, X.data, *arrays, LINKS[loss], hard, ids[rows], scores[rows])
 
     if n_samples <= ROWS_PER_CALL:  # a thread pool would cost more than it saves
         work(0)
@@ -68,7 +78,7 @@ def _search_rows(
             compute_margins(node, *x, first_child, slot_start, slots, row_start, children, values, bias, margin)
             first = first_child[node]
             for child in range(first, first_child[node + 1]):
-                if hard and margin[child - first] < 0:
+                if label[child] == CLOSED_NODE or (hard and margin[child - first] < 0):
                     continue
                 score = above + log_probability(margin[child - first], link)
                 if label[child] >= 0:

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from longtail.data.holdout import split_holdout
 from longtail.errors import MissingExtra
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
+from longtail.kernels import Bools
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
@@ -170,18 +171,18 @@ class LightAttention(LightAttentionSettings, Model):
             self._loaded = [TreeNetworks.from_state(state, tree, self.device) for state, tree in pairs]
         return self._loaded
 
-    def _topk(self, X: Sequence[str], k: int) -> TopK:
+    def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
         per_tree = k if len(self.trees) == 1 else min(max(2 * k, _MIN_LABELS_PER_TREE), self.n_seen)
-        return self._search(X, k=k, per_tree=per_tree, beam=max(self._plan().beam, per_tree))
+        return self._search(X, k=k, per_tree=per_tree, beam=max(self._plan().beam, per_tree), allowed=allowed)
 
-    def _search(self, X: Sequence[str], *, k: int, per_tree: int, beam: int) -> TopK:
+    def _search(self, X: Sequence[str], *, k: int, per_tree: int, beam: int, allowed: Bools | None = None) -> TopK:
         """Find the k best labels by their mean probability over the trees, each of which finds its ``per_tree`` best."""
         networks = self._networks()
         from longtail.nn.devices import torch_threads
 
         texts = self.vocabulary.transform(X)
         with torch_threads(self.threads):
-            found = [tree.topk(texts, beam=beam, k=per_tree) for tree in networks]
+            found = [tree.topk(texts, beam=beam, k=per_tree, allowed=allowed) for tree in networks]
         if len(found) == 1:
             (best,) = found
             return TopK(best.ids, np.where(best.ids >= 0, np.exp(best.scores), best.scores))

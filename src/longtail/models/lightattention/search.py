@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from torch.nn.functional import logsigmoid
 
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows
-from longtail.kernels import Floats, Ints, Longs
-from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.kernels import Bools, Floats, Ints, Longs
+from longtail.labelspace.tree import CLOSED_NODE, INNER_NODE, LabelTree
 from longtail.models.lightattention.levels import NO_NODE, build_levels, find_positives
 from longtail.models.lightattention.network import LabelAttention, LevelNetwork
 from longtail.models.lightattention.state import networks_from_state
@@ -61,6 +62,7 @@ def descend(
     beam: int,
     targets: Sequence[sp.csr_array] | None = None,
     parents: Longs | None = None,
+    open_nodes: Sequence[Bools] | None = None,
 ) -> Iterator[LevelCandidates]:
     """Score the levels one after the other; the candidates of a level are the children of the best nodes above.
 
@@ -69,6 +71,7 @@ def descend(
     :param beam: Nodes per level whose children are scored.
     :param targets: Positive nodes of each level [B, n_nodes]. Their children are scored first, whatever their scores.
     :param parents: Nodes above the first of the levels whose children are its candidates [B, b]. None: score all its nodes.
+    :param open_nodes: Which nodes of each level may be candidates [n_nodes]. None: all.
     """
     encoder, parent_log_probs = None, None
     for number, network in enumerate(networks):
@@ -77,10 +80,12 @@ def descend(
             H, mask = encoder(texts)
         level, device = network.level, H.device
         if parents is None:
-            every = np.arange(level.n_nodes)
-            nodes, logits = np.broadcast_to(every, (len(texts), level.n_nodes)), network.attention(H, mask, every)
+            every = np.arange(level.n_nodes) if open_nodes is None else np.flatnonzero(open_nodes[number])
+            nodes, logits = np.broadcast_to(every, (len(texts), len(every))), network.attention(H, mask, every)
         else:
             nodes, parent_columns = level.find_children(parents)
+            if open_nodes is not None:
+                nodes = np.where(open_nodes[number][nodes], nodes, NO_NODE)
             logits = network.attention(H, mask, np.maximum(nodes, 0))
         log_probs = logsigmoid(logits.detach()).masked_fill(to_tensor(level.is_only_child[nodes], device), 0)
         log_probs = log_probs.masked_fill(to_tensor(nodes < 0, device), -torch.inf)
@@ -121,10 +126,11 @@ def rank_nodes(
     beam: int,
     k: int,
     targets: Sequence[sp.csr_array] | None = None,
+    open_nodes: Sequence[Bools] | None = None,
 ) -> Iterator[RankedNodes]:
     """Yield the k best nodes of the last level, batch by batch.
 
-    With targets, positive nodes come first, and there may be more than k.
+    With targets, positive nodes come first, and there may be more than k. ``open_nodes`` is as for ``descend``.
     """
     modules = torch.nn.ModuleList(module for network in networks for module in (network.encoder, network.attention))
     was_training = networks[0].encoder.training
@@ -132,17 +138,19 @@ def rank_nodes(
     max_tokens = max(MAX_SCORES_PER_BATCH // count_candidates(networks, beam), 1)
     for rows in make_length_batches(texts.lengths, np.random.default_rng(0), batch=_MAX_TEXTS_PER_BATCH, tokens=max_tokens):
         batch_targets = None if targets is None else [Y[rows] for Y in targets]
-        *_, last = descend(networks, texts[rows], beam, batch_targets)
+        *_, last = descend(networks, texts[rows], beam, batch_targets, open_nodes=open_nodes)
         nodes, log_probs = last.select_best(k)
         yield RankedNodes(rows, nodes, log_probs.cpu().numpy())
     modules.train(was_training)
 
 
-def find_best_nodes(networks: Sequence[LevelNetwork], texts: TokenRows, *, beam: int, k: int) -> TopK:
+def find_best_nodes(
+    networks: Sequence[LevelNetwork], texts: TokenRows, *, beam: int, k: int, open_nodes: Sequence[Bools] | None = None
+) -> TopK:
     """Return the k best nodes of the last level with their log-probabilities; ties go to the smaller node."""
     k = min(k, networks[-1].level.n_nodes)
     ids, scores = np.full((len(texts), k), NO_NODE, np.int32), np.full((len(texts), k), -np.inf, np.float32)
-    for batch in rank_nodes(networks, texts, beam=beam, k=k):
+    for batch in rank_nodes(networks, texts, beam=beam, k=k, open_nodes=open_nodes):
         n_found = batch.nodes.shape[1]
         order = np.lexsort((batch.nodes, -batch.log_probs), axis=1)
         ids[batch.rows, :n_found] = np.take_along_axis(batch.nodes, order, 1)
@@ -156,16 +164,28 @@ class TreeNetworks:
     """The fitted networks of one label tree, for prediction."""
 
     networks: list[LevelNetwork]
-    labels: Ints  # [n_nodes] the label of each node of the last level
+    tree: LabelTree
 
     @classmethod
     def from_state(cls, state: State, tree: LabelTree, device: str) -> TreeNetworks:
         """Restore the networks from their weights."""
-        return cls(networks_from_state(state, build_levels(tree), device), tree.label[tree.label != INNER_NODE])
+        return cls(networks_from_state(state, build_levels(tree), device), tree)
 
-    def topk(self, texts: TokenRows, *, beam: int, k: int) -> TopK:
+    @cached_property
+    def labels(self) -> Ints:
+        """[n_nodes] the label of each node of the last level."""
+        labels: Ints = self.tree.label[self.tree.label != INNER_NODE]
+        return labels
+
+    def _find_open_nodes(self, allowed: Bools) -> list[Bools]:
+        """Which nodes of each level have an allowed label at or below them."""
+        is_open, depth = self.tree.close_nodes(allowed) != CLOSED_NODE, self.tree.depth
+        return [is_open[depth == d] for d in range(1, len(self.networks) + 1)]
+
+    def topk(self, texts: TokenRows, *, beam: int, k: int, allowed: Bools | None = None) -> TopK:
         """Return the k best labels of each text with their log-probabilities; ties go to the smaller label."""
-        best = find_best_nodes(self.networks, texts, beam=beam, k=k)
+        open_nodes = None if allowed is None else self._find_open_nodes(allowed)
+        best = find_best_nodes(self.networks, texts, beam=beam, k=k, open_nodes=open_nodes)
         ids = np.where(best.ids >= 0, self.labels[best.ids], NO_LABEL)
         order = np.lexsort((ids, -best.scores), axis=1)
         return TopK(np.take_along_axis(ids, order, 1), np.take_along_axis(best.scores, order, 1))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from longtail.data.holdout import split_holdout
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.centroids import Centroids
 from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import INIT_NORM, MAX_FEW_LABELS, NeuralXCSettings
@@ -103,8 +103,8 @@ class NeuralXC(NeuralXCSettings, Model):
         H = self.label_decoder(self.latent_regressor(self.autoencoder.encoder(X)))
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
-    def _topk(self, X: sp.csr_array, k: int) -> TopK:
-        best = self.index.topk(self._embed(X), k, self.threads)
+    def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
+        best = self.index.topk(self._embed(X), k, self.threads, None if allowed is None else allowed[self.seen])
         scores = np.exp(-np.logaddexp(0, -best.scores))
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
 

@@ -12,7 +12,7 @@ from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.features.mlp import compute_secant_slope
 from longtail.features.text import PLAIN_WORDS
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.embedding import embed_by_cooccurrence, embed_by_samples, embed_by_text, pifa
 from longtail.labelspace.grow import (
     build_balanced_tree,
@@ -195,11 +195,12 @@ class LabelTrees(LabelTreesSettings, Model):
 
         self.chosen_tail = max(_TAILS, key=quality)
 
-    def _topk(self, X: sp.csr_array, k: int) -> TopK:
+    def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
         tail = self.chosen_tail if self.tail == AUTO_TAIL else float(self.tail)
         per_tree = k if len(self.trees) == 1 and not tail else min(max(2 * k, _MIN_CANDIDATES), self.n_seen)
         n_found, beam = per_tree if tail else k, max(self.beam, k)
-        best = search_beam(self.trees, X, n_found, per_tree=per_tree, beam=beam, loss=self.loss, threads=self.threads)
+        options = {"per_tree": per_tree, "beam": beam}
+        best = search_beam(self.trees, X, n_found, **options, loss=self.loss, threads=self.threads, allowed=allowed)
         return best if not tail else self._reweight(best, k, tail)
 
     def _reweight(self, best: TopK, k: int, tail: float) -> TopK:

@@ -13,14 +13,23 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
+from longtail.labelspace.tree import CLOSED_NODE
 from longtail.linear.tree import LINKS, LinearTree, compute_margins, log_probability
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, average_trees, insert_topk
 from longtail.topk import NO_LABEL, TopK
 
 
 def search_beam(
-    trees: Sequence[LinearTree], X: sp.csr_array, k: int, *, per_tree: int, beam: int, loss: str, threads: int | None
+    trees: Sequence[LinearTree],
+    X: sp.csr_array,
+    k: int,
+    *,
+    per_tree: int,
+    beam: int,
+    loss: str,
+    threads: int | None,
+    allowed: Bools | None = None,
 ) -> TopK:
     """Find the k labels with the highest mean probability over the trees.
 
@@ -29,7 +38,9 @@ def search_beam(
     :param per_tree: Number of labels that each tree finds.
     :param beam: Number of inner nodes that are expanded at each depth.
     :param loss: The loss of the classifiers, which decides how margins become probabilities.
+    :param allowed: [n_labels] Which labels are searched for; nodes without any of them are not visited. None: all.
     """
+    arrays = [tree.select_arrays(allowed) for tree in trees]
     n_samples = X.shape[0]
     ids, scores = np.empty((n_samples, k), np.int32), np.empty((n_samples, k), np.float32)
 
@@ -38,9 +49,9 @@ def search_beam(
         x_indptr = X.indptr[start : end + 1]
         found_ids = np.empty((len(trees), end - start, per_tree), np.int32)
         found_scores = np.empty((len(trees), end - start, per_tree), np.float32)
-        for number, tree in enumerate(trees):
+        for number in range(len(trees)):
             found = (found_ids[number], found_scores[number])
-            _search_rows(x_indptr, X.indices, X.data, *tree.arrays, beam, LINKS[loss], *found)
+            _search_rows(x_indptr, X.indices, X.data, *arrays[number], beam, LINKS[loss], *found)
         average_trees(found_ids, found_scores, ids[start:end], scores[start:end])
 
     if n_samples <= ROWS_PER_CALL:  # a thread pool would cost more than it saves
@@ -77,6 +88,8 @@ def _search_rows(
                 x = (x_indices, x_data, x_indptr[row], x_indptr[row + 1])
                 compute_margins(node, *x, first_child, slot_start, slots, row_start, children, values, bias, margin)
                 for child in range(first, end):
+                    if label[child] == CLOSED_NODE:
+                        continue
                     score = above + log_probability(margin[child - first], link)
                     if label[child] >= 0:
                         n_found = insert_topk(label[child], score, ids[row], scores[row], n_found)

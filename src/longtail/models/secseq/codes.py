@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import SettingError
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.clustering import split_in_halves
 from longtail.labelspace.grow import SEED_STRIDE
 from longtail.models.secseq.settings import SecSeqPlan, SecSeqSettings
@@ -52,6 +52,10 @@ class Codebook:
     def trie(self) -> CodeTrie:
         """The trie of all codes."""
         return CodeTrie.build(self.symbols, self.n_symbols, self.counts)
+
+    def restrict(self, allowed: Bools) -> Codebook:
+        """The codes of some labels only [n_labels]."""
+        return replace(self, symbols=np.where(allowed[:, None], self.symbols, np.int32(NO_CODE)))
 
     def describe(self) -> dict[str, float]:
         """How labels share codes: labels that have one, different codes, labels per code, share of unique codes."""

@@ -15,7 +15,7 @@ from longtail.data.holdout import split_holdout
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
-from longtail.kernels import Floats
+from longtail.kernels import Bools, Floats
 from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed_by_walks, pifa
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.secseq.codes import Codebook, build_forest
@@ -167,11 +167,11 @@ class SecSeq(SecSeqSettings, Model):
         self.tree_arrays = trees
         self._predictor: Predictor = (SetPredictor if self.target == "set" else SequencePredictor)(self.forest, trees)
 
-    def _topk(self, X: Sequence[str], k: int) -> TopK:
-        return self._predictor.topk(self.features.transform(self._mask_digits(X)), k, self)
+    def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
+        return self._predictor.topk(self.features.transform(self._mask_digits(X)), k, self, allowed)
 
     def _explain(self, one: str, label: int) -> PartWeights:
-        return explain_by_occlusion(one, label, lambda texts: self._topk(texts, min(_N_EXPLAINED, self.n_seen)))
+        return explain_by_occlusion(one, label, lambda texts: self._topk(texts, min(_N_EXPLAINED, self.n_seen), None))
 
     def _state(self) -> State:
         out = {f"features.{name}": array for name, array in self.features.state().items()}

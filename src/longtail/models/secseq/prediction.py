@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows
-from longtail.kernels import Floats, Longs
+from longtail.kernels import Bools, Floats, Longs
 from longtail.linear.quantised import QuantisedTable
 from longtail.models.secseq.codes import Codebook, join_codes
 from longtail.models.secseq.decoder import DecoderForest
@@ -69,8 +69,8 @@ class TreeEncoder:
 class Predictor(Protocol):
     """Finds the best labels of texts."""
 
-    def topk(self, texts: Texts, k: int, settings: SecSeqSettings) -> TopK:
-        """The k best labels of each text."""
+    def topk(self, texts: Texts, k: int, settings: SecSeqSettings, allowed: Bools | None) -> TopK:
+        """The k best labels of each text, or the k best of the allowed ones."""
 
 
 class SetPredictor:
@@ -89,10 +89,10 @@ class SetPredictor:
             for codes, head, arrays in zip(forest, self.heads, trees, strict=True)
         ]
 
-    def topk(self, texts: Texts, k: int, settings: SecSeqSettings) -> TopK:
+    def topk(self, texts: Texts, k: int, settings: SecSeqSettings, allowed: Bools | None) -> TopK:
         """The k labels with the highest mean probability over the trees."""
         H = [self._embed(number, texts, settings) for number in range(len(self.encoders))]
-        return search_tries(self.searches, H, k, beam=settings.beam, threads=settings.threads)
+        return search_tries(self.searches, H, k, beam=settings.beam, threads=settings.threads, allowed=allowed)
 
     def _embed(self, number: int, texts: Texts, settings: SecSeqSettings) -> Floats:
         """h(x) of one tree (``set_network.SetNetwork``) [n, width]."""
@@ -121,14 +121,20 @@ class SequencePredictor:
         """
         self.encoders = [TreeEncoder(arrays) for arrays in trees]
         self.decoder = DecoderForest([extract_part(arrays, "net.") for arrays in trees], forest[0].depth)
-        self.trie, self.n_labels = join_codes(forest), len(forest[0].counts)
+        self.forest, self.trie, self.n_labels = forest, join_codes(forest), len(forest[0].counts)
 
-    def topk(self, texts: Texts, k: int, settings: SecSeqSettings) -> TopK:
-        """The k labels with the highest mean score over the trees."""
-        scores, order = [], []
+    def topk(self, texts: Texts, k: int, settings: SecSeqSettings, allowed: Bools | None) -> TopK:
+        """The k labels with the highest mean score over the trees.
+
+        With ``allowed``, only the codes of these labels are generated, and scores are those of such sequences.
+        """
+        trie, scores, order = self.trie, [], []
+        if allowed is not None:
+            trie = join_codes([codes.restrict(allowed) for codes in self.forest])
+            settings = SecSeqSettings(**{**settings.get_params(), "constrained": True})
         for rows in self._batches(texts, settings):
             memory = self.decoder.encode([each.encode_for_attention(texts[rows], settings) for each in self.encoders])
-            scores.append(score_labels(self.decoder, memory, self.trie, self.n_labels, settings))
+            scores.append(score_labels(self.decoder, memory, trie, self.n_labels, settings))
             order.append(rows)
         return rank_labels(sp.csr_array(sp.vstack(scores))[np.argsort(np.concatenate(order))], k)
 

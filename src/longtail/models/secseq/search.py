@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longtail.kernels import Floats, Ints, fast_kernel, kernel, map_parallel
-from longtail.models.secseq.trie import CodeTrie
+from longtail.kernels import Bools, Floats, Ints, fast_kernel, kernel, map_parallel
+from longtail.models.secseq.trie import NO_SYMBOL, CodeTrie
 from longtail.search.exact import inner_product
 from longtail.search.topk_kernels import NO_SCORE, average_trees, insert_topk
 from longtail.state import State
@@ -62,8 +62,14 @@ class TrieSearch:
             arrays.get("node_vectors.weight", np.zeros((0, first.shape[1]), np.float32)),
         )
 
-    def find(self, H: Floats, k: int, beam: int, threads: int | None = None) -> tuple[Ints, Floats]:
-        """The k most probable labels that the beam reaches for each text vector [n, width], and their log-probabilities."""
+    def find(
+        self, H: Floats, k: int, beam: int, threads: int | None = None, allowed: Bools | None = None
+    ) -> tuple[Ints, Floats]:
+        """The k most probable labels that the beam reaches for each text vector [n, width], and their log-probabilities.
+
+        :param allowed: [n_labels] Which labels are searched for; nodes without any of them are not visited. None: all.
+        """
+        symbol, label = (self.trie.symbol, self.trie.label) if allowed is None else self.trie.close_nodes(allowed)
         ids, scores = np.empty((len(H), k), np.int32), np.empty((len(H), k), np.float32)
         log_share = np.log(self.trie.share)
 
@@ -73,9 +79,9 @@ class TrieSearch:
                 np.ascontiguousarray(H[block]),
                 self.trie.level_start,
                 self.trie.first_child,
-                self.trie.symbol,
+                symbol,
                 self.trie.leaf_start,
-                self.trie.label,
+                label,
                 log_share,
                 self.prior,
                 self.first_weight,
@@ -97,15 +103,22 @@ class TrieSearch:
 
 
 def search_tries(
-    searches: Sequence[TrieSearch], H: Sequence[Floats], k: int, *, beam: int, threads: int | None = None
+    searches: Sequence[TrieSearch],
+    H: Sequence[Floats],
+    k: int,
+    *,
+    beam: int,
+    threads: int | None = None,
+    allowed: Bools | None = None,
 ) -> TopK:
     """The k labels with the highest mean probability over several tries. A label that a trie does not find counts 0 there.
 
     :param H: The text vectors for each trie [n, width].
+    :param allowed: [n_labels] Which labels are searched for. None: all.
     """
     n_texts, n_labels = len(H[0]), len(searches[0].trie.label)
     n_found = k if len(searches) == 1 else min(max(2 * k, _MIN_LABELS_PER_TRIE), n_labels)
-    found = [search.find(h, n_found, beam, threads) for search, h in zip(searches, H, strict=True)]
+    found = [search.find(h, n_found, beam, threads, allowed) for search, h in zip(searches, H, strict=True)]
     ids, scores = np.empty((n_texts, k), np.int32), np.empty((n_texts, k), np.float32)
     average_trees(np.stack([f[0] for f in found]), np.stack([f[1] for f in found]), ids, scores)
     return TopK(ids, scores)
@@ -146,6 +159,8 @@ def _search_rows(
                 if d > 0 and not is_only:
                     _add_relu(from_text, prefix_sums[node], state)
                 for child in range(first_child[node], first_child[node + 1]):
+                    if symbol[child] == NO_SYMBOL:  # no allowed label below
+                        continue
                     score = above
                     if not is_only:
                         c = symbol[child]
@@ -162,7 +177,8 @@ def _search_rows(
                         continue
                     leaf = child - level_start[depth]
                     for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                        n_found = insert_topk(label[p], score + log_share[p], ids[row], scores[row], n_found)
+                        if label[p] != NO_LABEL:
+                            n_found = insert_topk(label[p], score + log_share[p], ids[row], scores[row], n_found)
             open_nodes, next_nodes = next_nodes, open_nodes
             open_scores, next_scores = next_scores, open_scores
             n_open = n_next

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import make_indptr
-from longtail.kernels import Floats, Ints, Longs
+from longtail.kernels import Bools, Floats, Ints, Longs
 from longtail.topk import NO_LABEL, TopK
 
 NO_CODE = -1  # of a label without training samples, or of symbols that lead to no node
@@ -96,6 +96,19 @@ class CodeTrie:
         """[n_leaves, n_labels] p(label | leaf)."""
         share = self.share.astype(np.float64)
         return sp.csr_array((share, self.label, self.leaf_start), shape=(self.n_leaves, int(self.label.max()) + 1))
+
+    def close_nodes(self, allowed: Bools) -> tuple[Ints, Ints]:
+        """``symbol`` and ``label``, with NO_SYMBOL for nodes without an allowed label, and NO_LABEL for other labels.
+
+        :param allowed: Which labels are allowed [n_labels].
+        """
+        labels = np.where(allowed[self.label], self.label, np.int32(NO_LABEL))
+        leaves = np.repeat(np.arange(self.n_leaves), np.diff(self.leaf_start))[labels != NO_LABEL]
+        nodes, is_open = self.level_start[self.depth] + np.unique(leaves), np.zeros(len(self.symbol), bool)
+        for _ in range(self.depth):
+            is_open[nodes] = True
+            nodes = np.unique(self.parent[nodes])
+        return np.where(is_open, self.symbol, np.int32(NO_SYMBOL)), labels
 
     def find_children(self, nodes: NDArray[Any], symbols: NDArray[Any]) -> Ints:
         """The child of each node by the symbol of the same position; NO_CODE if there is none, or for the node NO_CODE."""
