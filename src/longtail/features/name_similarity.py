@@ -24,7 +24,8 @@ from longtail.kernels import Floats, Ints, Longs
 N_BUCKETS = 1 << 18
 MAX_WORDS = 1000  # of a text or description that are looked at
 MAX_LABELS_PER_FORM = 8  # a form that more labels share is no evidence for any of them
-EVIDENCE = ("words", "parts of words", "coverage", "vectors", "similar words")  # the columns of what ``NameIndex.compare`` returns
+MAX_COMPARED = 64  # words of a text, the rarest ones, that are compared by vectors
+EVIDENCE = ("words", "parts of words", "coverage", "vectors", "similar words")  # columns of ``NameIndex.compare``
 _PART_LENGTHS = (3, 4, 5)
 
 
@@ -66,7 +67,7 @@ class NameIndex:
 
     >>> labels = Labels(("roses", "red sea"), alt_names=(("Rosa",), ()))
     >>> index = NameIndex(labels, np.array([0, 1]), Rarity.count(["the sea", "red roses"]))
-    >>> index.compare(["Seas and bays"]).round(1)[0, :, 2].tolist()
+    >>> index.compare(["Seas and bays"])[0, :, 2].round(2).tolist()
     [0.0, 0.5]
     """
 
@@ -80,49 +81,45 @@ class NameIndex:
         """
         self.ids, self.rarity, self.vectors = ids, rarity, vectors
         forms, self._starts = _collect_forms(labels, ids)
-        self._words, self._parts = _weigh(forms, rarity)
-        self._shares = sp.csr_array(
-            (np.square(self._words.data), self._words.indices, self._words.indptr), self._words.shape
-        )
-        self._vectors = None if vectors is None else _embed(forms, vectors)
+        self._by_word, self._by_part = _weigh(forms, rarity)
+        shares = np.square(self._by_word.data)  # they add up to 1 for each form
+        self._shares = sp.csr_array((shares, self._by_word.indices, self._by_word.indptr), self._by_word.shape)
         if vectors is not None:
-            self._vocabulary = sorted({word for form in forms for word in form})
-            at = {word: i for i, word in enumerate(self._vocabulary)}
-            rows = TokenRows.from_lists([[at[word] for word in set(form)] for form in forms])
-            idf = np.square(rarity.words[[hash_word(word) for word in self._vocabulary]])
-            weights = sp.csr_array((idf[rows.ids], rows.ids, rows.indptr), (len(forms), len(at)))
-            weights.data /= np.repeat(np.maximum(weights.sum(1), 1e-9), rows.lengths)
-            self._word_shares = weights
-            self._word_vectors = _embed([[word] for word in self._vocabulary], vectors)
-
-    def _soft(self, words):
-        vocab = sorted({w for each in words for w in each}) or [""]
-        at = {w: i for i, w in enumerate(vocab)}
-        V = _embed([[w] for w in vocab], self.vectors)
-        S = np.maximum(V @ self._word_vectors.T, 0)  # [T, W]
-        out = np.zeros((len(words), S.shape[1]), np.float32)
-        for i, each in enumerate(words):
-            if each:
-                out[i] = S[[at[w] for w in set(each)]].max(axis=0)
-        return (self._word_shares @ out.T).T
+            self._form_vectors = _embed(forms, vectors)
+            words = sorted({word for form in forms for word in form})
+            self._word_vectors = _embed([[word] for word in words], vectors)
+            self._word_shares = self._shares[:, [hash_word(word) for word in words]]  # [n_forms, n_words]
 
     def compare(self, texts: Sequence[str]) -> Floats:
-        """Compare texts with labels [n_texts, n_labels, 4], from 0 to 1: the highest value of the forms of a name counts.
+        """Compare texts with labels [n_texts, n_labels, 5], from 0 to 1: the highest value of the forms of a name counts.
 
-        The evidence is the cosine of the TF-IDF of words, and of parts of words; the share of the name, weighted by how rare
-        its words are, that occurs in the text; and the cosine of static vectors.
+        The evidence is the cosine of the TF-IDF of words, and of parts of words; the share of the name, by how rare its words
+        are, that occurs in the text; the cosine of static vectors; and the same share if each word of the name counts as
+        much as it is similar to the most similar word of the text.
         """
         words = [split_words(text)[:MAX_WORDS] for text in texts]
         by_word, by_part = _weigh(words, self.rarity)
         present = sp.csr_array((np.ones_like(by_word.data), by_word.indices, by_word.indptr), by_word.shape)
-        pairs = ((by_word, self._words), (by_part, self._parts), (present, self._shares))
+        pairs = ((by_word, self._by_word), (by_part, self._by_part), (present, self._shares))
         found = [(mine @ names.T).toarray() for mine, names in pairs]
-        if self._vectors is not None and self.vectors is not None:
-            found.append(np.maximum(_embed(words, self.vectors) @ self._vectors.T, 0))
-            found.append(self._soft(words))
+        if self.vectors is not None:
+            found.append(np.maximum(_embed(words, self.vectors) @ self._form_vectors.T, 0))
+            found.append((self._word_shares @ self._find_similar(words, self.vectors).T).T)
         out = np.zeros((len(texts), len(self.ids), len(EVIDENCE)), np.float32)
-        for column, values in enumerate(found if len(self.ids) else ()):
+        for column, values in enumerate(found):
             out[:, :, column] = np.maximum.reduceat(values, self._starts, axis=1)
+        return out
+
+    def _find_similar(self, rows: Sequence[Sequence[str]], vectors: str) -> Floats:
+        """Return how similar the most similar word of each text is to each word of the names [n_texts, n_words]."""
+        kept = [sorted(set(words), key=lambda word: -self.rarity.words[hash_word(word)])[:MAX_COMPARED] for words in rows]
+        words = sorted({word for each in kept for word in each})
+        at = {word: i for i, word in enumerate(words)}
+        own = _embed([[word] for word in words], vectors) if words else np.zeros((0, 0), np.float32)
+        out = np.zeros((len(rows), len(self._word_vectors)), np.float32)
+        for row, each in enumerate(kept):
+            if each:
+                np.maximum((own[[at[word] for word in each]] @ self._word_vectors.T).max(axis=0), 0, out=out[row])
         return out
 
 

@@ -8,7 +8,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Self
@@ -32,8 +32,11 @@ EVIDENCE_MEANING = "how rare each word is that the name of the label shares with
 _N_COUNTED = 20_000  # training texts in which words are counted
 _N_FITTED = 2_000  # training texts whose labels are compared with names
 _N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
+_MAX_NAMES = 8_000  # labels with samples that the weights are fitted to
 _MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
-_PAIRS_PER_BLOCK = 4_000_000  # pairs of a text and a label whose evidence is in memory at a time
+_PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
+_MAX_BLOCK = 256  # texts whose evidence is in memory at a time
+_WHOLE = 0.999  # share of a name from which all of it counts as found
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +53,9 @@ class UnseenLabels:
 
     def topk(self, texts: Sequence[str], k: int, index: NameIndex) -> TopK:
         """Return the best k of the indexed labels, with their probabilities."""
-        n_labels, k = len(index.ids), min(k, len(index.ids))
-        block = max(1, _PAIRS_PER_BLOCK // max(n_labels, 1))
+        k = min(k, len(index.ids))
         ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
-        for start in range(0, len(texts), block):
-            part = slice(start, min(start + block, len(texts)))
+        for part in _split(len(texts), len(index.ids)):
             p = self._score(index.compare(texts[part]))  # [n, n_labels]
             best = np.argpartition(-p, k - 1, axis=1)[:, :k]
             ids[part], scores[part] = index.ids[best], np.take_along_axis(p, best, axis=1)
@@ -101,15 +102,14 @@ def fit_unseen(texts: Sequence[str], Y: sp.csr_array, labels: Labels, seed: int 
     named = seen[[has_words(labels.names[i]) for i in seen]]
     if len(named) < 2:
         return None
+    named = np.sort(random.permutation(named)[:_MAX_NAMES])
     order = random.permutation(len(texts))
     rarity = Rarity.count([texts[i] for i in order[:_N_COUNTED]])
     vectors = STATIC_PACKAGE if find_spec(STATIC_PACKAGE) and find_spec("tokenizers") else None
     index = NameIndex(labels, named, rarity, vectors)
     evidence, hits = [], []
     rows = order[:_N_FITTED]
-    block = max(1, _PAIRS_PER_BLOCK // len(named))
-    for start in range(0, len(rows), block):
-        part = rows[start : start + block]
+    for part in (rows[block] for block in _split(len(rows), len(named))):
         compared = index.compare([texts[i] for i in part])
         pairs = _choose_pairs(compared, random)
         evidence.append(compared[pairs])
@@ -137,6 +137,12 @@ def mix(seen: TopK, unseen: TopK, k: int) -> TopK:
     return TopK(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
 
 
+def _split(n_texts: int, n_labels: int) -> Iterator[slice]:
+    """Split texts into blocks whose evidence fits into memory."""
+    size = min(_MAX_BLOCK, max(1, _PAIRS_PER_BLOCK // n_labels))
+    return (slice(start, min(start + size, n_texts)) for start in range(0, n_texts, size))
+
+
 def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, Ints]:
     """Choose labels for each text: those with the most evidence, and some random ones, which bound the rest."""
     n, n_labels, _ = compared.shape
@@ -149,7 +155,7 @@ def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, 
 
 def _expand(evidence: Floats) -> Floats:
     """Add squares, whole names, and words that also have similar vectors [..., n_columns]."""
-    words, vectors = EVIDENCE.index("words"), EVIDENCE.index("vectors")
-    whole = evidence[..., EVIDENCE.index("coverage")] > 0.999
-    more = [whole.astype(np.float32), evidence[..., words] * evidence[..., vectors]]
-    return np.concatenate([evidence, np.square(evidence), np.stack(more, axis=-1)], axis=-1)
+    whole = evidence[..., EVIDENCE.index("coverage")] > _WHOLE
+    both = evidence[..., EVIDENCE.index("words")] * evidence[..., EVIDENCE.index("vectors")]
+    more = np.stack([whole.astype(np.float32), both], axis=-1)
+    return np.concatenate([evidence, np.square(evidence), more], axis=-1)
