@@ -303,7 +303,6 @@ def test_counts_of_merged_labels_are_added() -> None:
     assert register.fold_counts(np.array([5, 2, 7], np.int32)).tolist() == [0, 7, 7, 0]
     Y = sp.csr_array(np.array([[1, 1, 1, 0], [1, 0, 0, 1]], np.float32))
     assert register.fold(Y).toarray().tolist() == [[0, 1, 1, 0], [0, 1, 0, 1]]
-    assert register.fold_sets(Y).toarray().tolist() == [[0, 1, 0, 0], [0, 1, 0, 1]]
 
 
 def test_a_change_is_one_line() -> None:

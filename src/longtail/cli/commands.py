@@ -97,6 +97,16 @@ def evaluate(arguments: Namespace) -> None:
             stream.write(_render_labels(result, tagger, data).encode())
 
 
+def calibrate(arguments: Namespace) -> None:
+    """Fit the calibration of a saved tagger again, and save it."""
+    check_target(Path(arguments.model), overwrite=True)  # an error before the work if it is not writable
+    check_sources(arguments.data, vocabulary=arguments.vocabulary)
+    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
+    data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
+    tagger.calibrate(data).save(arguments.model, overwrite=True)
+    display.say(f"calibrated on {tagger.calibrated_on}; saved in {arguments.model}")
+
+
 def check(arguments: Namespace) -> None:
     """Check data."""
     layout = get_layout(arguments)

@@ -47,6 +47,7 @@ EXAMPLES = {
         "echo 'Sort a list in place.' | longtail predict model --k 3",
         "longtail predict model test.jsonl --json --threads 1",
     ),
+    "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --threads 1"),
     "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
     "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
     "info": ("longtail info model", "longtail info trees --tree tree.svg"),
@@ -105,7 +106,7 @@ def _add_training(add: _Add) -> None:
     method = "method, or method:preset+name=value…; see `longtail methods`. auto: as `choose` proposes (default: ovr)"
     train.add_argument("--method", default="ovr", metavar="SPEC", help=method)
     train.add_argument("--out", required=True, metavar="MODEL", help="folder to save the model in")
-    train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
+    train.add_argument("--valid", metavar="DATA", help="validation data: to calibrate scores on, and to report on")
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     minutes = "stop training after N minutes, with the best weights so far: neural methods, and --method auto"
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
@@ -198,8 +199,15 @@ def _add_models(add: _Add) -> None:
         "--novelty", action="store_true", help="show how unlike the training data each text is (0 to about 1)"
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
+    predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
     _add_threads(predict)
     add_layout_options(predict, reads_labels=False)
+
+    calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
+    calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
+    calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
+    _add_threads(calibrate)
+    add_layout_options(calibrate)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")

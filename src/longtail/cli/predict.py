@@ -60,11 +60,12 @@ def _answer(tagger: Tagger, batch: _Batch, answers: AnswerFormat, write: Callabl
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
     if not arguments.explain:
-        for tags, id, novel in zip(tagger.predict(encoded, arguments.k), batch.ids, novelty, strict=True):
+        for tags, id, novel in zip(tagger.predict(encoded, arguments.k, raw=arguments.raw), batch.ids, novelty, strict=True):
             answers.add(Answer(tags, id, novel))
     for at in range(n_samples if arguments.explain else 0):
         one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
-        answer = Answer((), batch.ids[at], novelty[at], tagger.explain_topk(one, arguments.k), tagger.reads_texts)
+        why = tagger.explain_topk(one, arguments.k, raw=arguments.raw)
+        answer = Answer((), batch.ids[at], novelty[at], why, tagger.reads_texts)
         if arguments.json or arguments.output == "jsonl":
             answers.add(answer)
         else:

@@ -93,9 +93,9 @@ class NameIndex:
     def compare(self, texts: Sequence[str]) -> Floats:
         """Compare texts with labels [n_texts, n_labels, 5], from 0 to 1: the highest value of the forms of a name counts.
 
-        The evidence is the cosine of the TF-IDF of words, and of parts of words; the share of the name, by how rare its words
-        are, that occurs in the text; the cosine of static vectors; and the same share if each word of the name counts as
-        much as it is similar to the most similar word of the text.
+        The evidence is the cosine of the TF-IDF of words, and of parts of words; the share of the name, weighted by how rare
+        its words are, that occurs in the text; the cosine of static vectors; and the same share if each word of the name
+        counts as much as it is similar to the most similar word of the text.
         """
         words = [split_words(text)[:MAX_WORDS] for text in texts]
         by_word, by_part = _weigh(words, self.rarity)

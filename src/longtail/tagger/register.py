@@ -116,16 +116,6 @@ class Register:
         out.data[:] = 1
         return out
 
-    def fold_sets(self, predicted: sp.csr_array) -> sp.csr_array:
-        """Convert the labels that a model predicted, as an indicator matrix, to those that the tagger predicts."""
-        if self.is_original and predicted.shape[1] == len(self.labels):
-            return predicted
-        alive = self.resolved[predicted.indices] != NO_LABEL
-        data = np.where(alive, predicted.data, 0)
-        out = sp.csr_array((data, predicted.indices.copy(), predicted.indptr.copy()), shape=predicted.shape)
-        out.eliminate_zeros()
-        return self.fold(out)
-
     def fold_counts(self, counts: Ints) -> Ints:
         """Add the counts of merged labels to those of the labels that they were merged into [n_labels]."""
         out = np.zeros(len(self.labels), np.int32)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +16,7 @@ from longtail.data.frames import is_tabular
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
+from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
@@ -30,15 +32,18 @@ from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
-from longtail.spec import MethodSpec
+from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
+from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
-from longtail.tagger.register import PART, Register
-from longtail.topk import NO_LABEL, TopK
+from longtail.tagger.register import PART as HISTORY
+from longtail.tagger.register import Register
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, fit_unseen, mix
+from longtail.tagger.unseen import PART as UNSEEN
+from longtail.topk import NO_LABEL, HeldOut, TopK, select_above
 
 _CONFIGURABLE = ("threads", "device")
-THRESHOLD_K = 100  # labels per validation sample among which the threshold is chosen
 
 
 class Tag(NamedTuple):
@@ -79,21 +84,41 @@ class Tagger:
         """
         spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
         self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
+        self._settings.check()
+        self.calibration: Calibration | None = None  # None: scores are those of the model
+        self.calibrated_on = ""  # the samples that the calibration was fitted to, for people
         self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
         self.reads_texts = True
         self.layout = Layout()  # the columns of the training data
+        self.unseen: UnseenLabels | None = None  # scores labels without training samples by their names
+        self._indexed: tuple[Register, UnseenNames | None] | None = None
         self._register: Register | None = None
 
     @classmethod
     def from_pipeline(
-        cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float, layout: Layout | None = None
+        cls,
+        pipeline: Pipeline,
+        labels: Labels,
+        reads_texts: bool,
+        layout: Layout | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Build a fitted tagger from a fitted pipeline."""
+        """Build a fitted tagger from a fitted pipeline; it is calibrated on predictions for held-out samples, if given."""
         tagger = cls.__new__(cls)
-        tagger.layout = layout or Layout()
-        tagger.pipeline, tagger.reads_texts, tagger.threshold = pipeline, reads_texts, threshold
-        tagger._register = Register.from_labels(labels)
+        tagger.pipeline, tagger.reads_texts, tagger.layout = pipeline, reads_texts, layout or Layout()
+        tagger._register, tagger.unseen, tagger._indexed = Register.from_labels(labels), None, None
+        tagger._fit_decisions(held_out)
         return tagger
+
+    @property
+    def _settings(self) -> TaggerSettings:
+        values = self.spec.resolve()
+        return TaggerSettings(**{name: values[name] for name in TaggerSettings.param_names() if name in values})
+
+    @property
+    def score_meaning(self) -> Literal["probability", "margin", "count"]:
+        """What the scores of ``topk`` and ``predict`` are: calibrated probabilities, or the scores of the model."""
+        return "probability" if self.calibration else self.model.score_meaning
 
     @property
     def spec(self) -> MethodSpec:
@@ -151,8 +176,9 @@ class Tagger:
             their labels, a list of objects, a data frame.
         :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a file, a
             list of objects or a data frame, the column or columns with the labels. None: guessed.
-        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. It sets the
-            threshold of ``predict_sets`` to the one with the best micro-F1, and stops the training of networks early.
+        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. Scores
+            are calibrated on it, the threshold of ``predict_sets`` is the one with the best micro-F1 on it, and it stops the
+            training of networks early. None: samples that are held out from the training data do that.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
@@ -171,12 +197,43 @@ class Tagger:
         X = pipeline.fit_features(train.inputs, train.Y, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
         pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
-        threshold = pipeline.model.default_threshold
-        if encoded is not None:
-            threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
-        self.pipeline, self._register, self.threshold = pipeline, Register.from_labels(train.labels), threshold
-        self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
+        fitted = copy(self)
+        fitted.pipeline, fitted._register = pipeline, Register.from_labels(train.labels)
+        fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
+        calibrate = self._settings.calibrate
+        fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+        fitted.unseen = None
+        if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
+            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, pipeline.model.get_params().get("seed", 0))
+        vars(self).update(vars(fitted))
         return self
+
+    def calibrate(self, data: Any, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Self:
+        """Fit the calibration again, and the threshold of ``predict_sets``, to data that the tagger was not fitted on.
+
+        :param data: Data in one of the forms that ``fit`` takes.
+        :param labels: Labels as for ``fit``.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+        """
+        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
+        if Y.shape[0] < MIN_SAMPLES:
+            hint = f"Give at least {MIN_SAMPLES}, better some thousand"
+            raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
+        best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
+        self._fit_decisions(HeldOut(best, Y[:, : self.model.n_labels], self.model.label_counts, source))
+        return self
+
+    def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
+        """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
+        self.calibration, self.calibrated_on, self.threshold = None, "", self.model.default_threshold
+        if held_out is None:
+            return
+        best = held_out.topk
+        if calibrate and best.n_samples >= MIN_SAMPLES:
+            self.calibration = fit_calibration(best, held_out.Y, held_out.label_counts)
+            self.calibrated_on = held_out.source
+            best = self.calibration.apply(best, held_out.label_counts)
+        self.threshold = choose_threshold(best, held_out.Y)
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
@@ -191,25 +248,20 @@ class Tagger:
         """
         return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
 
-    def topk(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> TopK:
+    def topk(self, inputs: Any, k: int = 5, *, raw: bool = False, **layout: Unpack[LayoutOptions]) -> TopK:
         """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
-        return join_topk([self._topk(batch, k) for batch in self._batches(inputs, **layout)])
+        return join_topk([self._topk(batch, k, raw) for batch in self._batches(inputs, **layout)])
 
-    def _topk(self, batch: Encoded, k: int) -> TopK:
-        def search(k: int, allowed: Bools | None) -> TopK:
-            return self.model.topk(batch.X, k, allowed=allowed)
-
-        return self.register.topk(search, k, self.model.n_labels)
-
-    def predict(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
+    def predict(self, inputs: Any, k: int = 5, *, raw: bool = False, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
         """Return the k best labels of each text or feature vector, by name.
 
         :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
             list of objects), whose labels are left out; or what ``encode`` returned.
         :param k: Number of labels.
+        :param raw: Whether scores are those of the model instead of calibrated probabilities. The labels are the same.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self.topk(inputs, k, **layout), self.labels
+        best, labels = self.topk(inputs, k, raw=raw, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
@@ -217,8 +269,7 @@ class Tagger:
 
     def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
-        sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
-        return self.register.fold_sets(sp.vstack(sets, format="csr"))
+        return sp.vstack([self._predict_sets(batch) for batch in self._batches(inputs)], format="csr")
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -241,16 +292,18 @@ class Tagger:
         labels, encoded = self.labels, self._encode_one(sample)
         if label not in labels.keys:
             raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
-        number = labels.keys[label]
-        if number >= self.model.n_labels or not self.model.label_counts[number]:
-            hint = "It is never predicted, so there is nothing to explain"
+        number = int(self.register.resolved[labels.keys[label]])
+        hint = "It is never predicted, so there is nothing to explain"
+        if number == NO_LABEL:
+            raise SettingError(f'the label "{label}" is retired', hint=hint)
+        if not self._is_unseen(number) and not self.register.fold_counts(self.model.label_counts)[number]:
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
-        return self._explain(encoded, number, self.pipeline.score(encoded, number))
+        return self._explain(encoded, number, self._score(encoded, number))
 
-    def explain_topk(self, sample: str | sp.csr_array, k: int = 5) -> list[Explanation]:
-        """Explain the k best labels of a text or feature vector."""
+    def explain_topk(self, sample: str | sp.csr_array, k: int = 5, *, raw: bool = False) -> list[Explanation]:
+        """Explain the k best labels of a text or feature vector. ``raw`` as for ``predict``."""
         encoded = self._encode_one(sample)
-        best = self._topk(encoded, k)
+        best = self._topk(encoded, k, raw)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -275,7 +328,7 @@ class Tagger:
         best, sets = [], []
         for batch in self.pipeline.encode_batches(inputs):
             best.append(self._topk(batch, max(ks)))
-            sets.append(self.predict_sets(batch))
+            sets.append(self._predict_sets(batch))
         return evaluate(
             join_topk(best),
             self.register.fold(Y),
@@ -284,6 +337,7 @@ class Tagger:
             ks=ks,
             propensity=propensity,
             predicted=sp.vstack(sets, format="csr"),
+            probabilities=self.score_meaning == "probability",
         )
 
     def configure(self, **machine: Any) -> Self:
@@ -309,8 +363,14 @@ class Tagger:
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
         about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
-        about |= {"history": self.register.about()} if self.register.history else {}
-        save_bundle(Bundle(about, {**self.pipeline.state(), PART: self.register.state()}, self.labels), folder)
+        state = self.pipeline.state()
+        if self.calibration:
+            about["calibration"], state["calibration"] = {"samples": self.calibrated_on}, self.calibration.state()
+        if self.unseen:
+            state[UNSEEN] = self.unseen.state()
+        if self.register.history:
+            about["history"], state[HISTORY] = self.register.about(), self.register.state()
+        save_bundle(Bundle(about, state, self.labels), folder)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
@@ -324,7 +384,8 @@ class Tagger:
             if self.register.history:
                 out["last change"] = str(self.register.history[-1])
             out["training samples"] = f"{model.n_samples:,}"
-            out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
             if self.pipeline.decisions:
                 out["chosen"] = "; ".join(self.pipeline.decisions)
         return out
@@ -355,10 +416,46 @@ class Tagger:
             raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
         return self.pipeline.encode(checked)
 
+    def _topk(self, batch: Encoded, k: int, raw: bool = False) -> TopK:
+        def search(k: int, allowed: Bools | None) -> TopK:
+            best = self.model.topk(batch.X, k, allowed=allowed)
+            return best if raw or not self.calibration else self.calibration.apply(best, self.model.label_counts)
+
+        best, names = self.register.topk(search, k, self.model.n_labels), None if raw else self._unseen_names
+        return best if names is None else mix(best, names.topk(batch.inputs, k), k)
+
+    @property
+    def _unseen_names(self) -> UnseenNames | None:
+        """The names of labels without training samples; None if there are none, or if scores are not probabilities."""
+        if self.unseen is None or self.score_meaning != "probability":
+            return None
+        if self._indexed is None or self._indexed[0] is not self.register:  # the labels have changed
+            self._indexed = self.register, self.unseen.index(self.register, self.model.label_counts)
+        return self._indexed[1]
+
+    def _predict_sets(self, batch: Encoded) -> sp.csr_array:
+        return select_above(lambda k: self._topk(batch, k), self.threshold, len(self.labels))
+
+    def _score(self, sample: Encoded, label: int) -> float:
+        """Return the score of a label for one sample; 0 if no search finds the label."""
+        if self._unseen_names is not None and self._is_unseen(label):
+            best = self._unseen_names.topk(sample.inputs, len(self.labels))
+            return float(best.scores[0, best.ids[0] == label].sum())
+        best = self.pipeline.find(sample, label)
+        best = self.calibration.apply(best, self.model.label_counts) if self.calibration else best
+        return float(best.scores[0, best.ids[0] == label].sum())
+
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
-        parts = build_parts(sample.inputs[0] if self.reads_texts else sample.inputs, self.pipeline.explain(sample, label))
+        meaning, given = self.model.weights_meaning, sample.inputs[0] if self.reads_texts else sample.inputs
+        if self._unseen_names is not None and self._is_unseen(label):
+            meaning, weights = EVIDENCE_MEANING, self._unseen_names.explain(given, label)
+        else:
+            weights = self.pipeline.explain(sample, label)
         name, uri = self.labels.names[label], self.labels.get_uri(label)
-        return Explanation(name, score, self.model.weights_meaning, parts, uri)
+        return Explanation(name, score, meaning, build_parts(given, weights), uri)
+
+    def _is_unseen(self, label: int) -> bool:
+        return self._unseen_names is not None and label in self._unseen_names.ids
 
 
 def load(folder: str | Path) -> Tagger:
@@ -371,8 +468,13 @@ def load(folder: str | Path) -> Tagger:
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
         layout = Layout.from_columns(about.get("columns", {}))
-        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
-        tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(PART, {}))
+        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), layout)
+        tagger.threshold = float(about["threshold"])
+        if "calibration" in about:
+            tagger.calibration = Calibration.from_state(bundle.arrays["calibration"])
+            tagger.calibrated_on = about["calibration"]["samples"]
+        tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
+        tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
         return tagger
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"

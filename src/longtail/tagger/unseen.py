@@ -17,12 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import Labels
-from longtail.features.label_names import NAME_WORD, split_words, strip_plural
+from longtail.features.label_names import NAME_WORD, list_forms, split_words, strip_plural
 from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
 from longtail.kernels import Floats, Ints
 from longtail.linear.logistic import fit_logistic
 from longtail.model import PartWeights
 from longtail.state import State
+from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
 PART = "unseen"  # of a bundle
@@ -47,32 +48,17 @@ class UnseenLabels:
     vectors: str | None  # the package with static vectors that the weights were fitted with
     weights: Floats  # of the expanded evidence, then the bias
 
-    def index(self, labels: Labels, ids: Ints) -> NameIndex:
-        """Index the names of some labels."""
-        return NameIndex(labels, ids, self.rarity, self.vectors)
+    def index(self, register: Register, label_counts: Ints) -> UnseenNames | None:
+        """Index the names of the labels that can be predicted and have no training samples; None if there are none."""
+        untrained = register.is_active & (register.fold_counts(label_counts) == 0)
+        ids = [i for i in np.flatnonzero(untrained).tolist() if has_words(register.labels.names[i])]
+        return UnseenNames(self, register.labels, np.array(ids, np.int32)) if ids else None
 
-    def topk(self, texts: Sequence[str], k: int, index: NameIndex) -> TopK:
-        """Return the best k of the indexed labels, with their probabilities."""
-        k = min(k, len(index.ids))
-        ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
-        for part in _split(len(texts), len(index.ids)):
-            p = self._score(index.compare(texts[part]))  # [n, n_labels]
-            best = np.argpartition(-p, k - 1, axis=1)[:, :k]
-            ids[part], scores[part] = index.ids[best], np.take_along_axis(p, best, axis=1)
-        return TopK(ids, scores)
-
-    def _score(self, evidence: Floats) -> Floats:
+    def score(self, evidence: Floats) -> Floats:
+        """Return the probability of each label [n_texts, n_labels]."""
         log_odds = _expand(evidence) @ self.weights[:-1] + self.weights[-1]
         p: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
         return p
-
-    def explain(self, text: str, name: str) -> PartWeights:
-        """Return the words of a text that the name of a label has, and how rare they are."""
-        shared = set(split_words(name))
-        found = [match for match in NAME_WORD.finditer(text) if strip_plural(match.group()) in shared]
-        spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
-        weights = np.array([self.rarity.words[hash_word(strip_plural(match.group()))] for match in found])
-        return spans[:, 0], spans[:, 1], weights
 
     def state(self) -> State:
         """Return everything that was fitted, as plain arrays."""
@@ -86,6 +72,33 @@ class UnseenLabels:
         """Restore what ``state`` returned."""
         rarity = Rarity(int(state["n_texts"][0]), state["buckets"], state["counts"])
         return cls(rarity, bytes(state["vectors"]).decode() or None, np.asarray(state["weights"], np.float32))
+
+
+class UnseenNames:
+    """The names of labels without training samples."""
+
+    def __init__(self, fitted: UnseenLabels, labels: Labels, ids: Ints) -> None:
+        self.fitted, self.labels, self.ids = fitted, labels, ids
+        self._names = NameIndex(labels, ids, fitted.rarity, fitted.vectors)
+
+    def topk(self, texts: Sequence[str], k: int) -> TopK:
+        """Return the best k of the labels, with their probabilities."""
+        k = min(k, len(self.ids))
+        ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
+        for part in _split(len(texts), len(self.ids)):
+            p = self.fitted.score(self._names.compare(texts[part]))
+            best = np.argsort(-p, axis=1, kind="stable")[:, :k]  # ties: the smaller id
+            ids[part], scores[part] = self.ids[best], np.take_along_axis(p, best, axis=1)
+        return TopK(ids, scores)
+
+    def explain(self, text: str, label: int) -> PartWeights:
+        """Return the words of a text that the name of a label, or one of its other names, has; and how rare they are."""
+        others = self.labels.alt_names[label] if self.labels.alt_names else ()
+        shared = {word for form in list_forms(self.labels.names[label], others) for word in form}
+        found = [match for match in NAME_WORD.finditer(text) if strip_plural(match.group()) in shared]
+        spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
+        weights = np.array([self.fitted.rarity.words[hash_word(strip_plural(match.group()))] for match in found])
+        return spans[:, 0], spans[:, 1], weights
 
 
 def fit_unseen(texts: Sequence[str], Y: sp.csr_array, labels: Labels, seed: int = 0) -> UnseenLabels | None:
