@@ -55,7 +55,7 @@ def test_a_vocabulary_is_compared_and_followed(model: str, tmp_path: Path, capsy
     assert all(f"{row}" in table for row in rows)
     assert names(model) == {"fruit", "metal", "music", "sea"}
     assert run(capsys, model, "sync", str(tmp_path / "v.tsv")) == table
-    assert names(model) == {"fruits", "metal", "music"}
+    assert names(model) == {"fruits", "metal", "music", "birds"}
     assert json.loads(run(capsys, model, "diff", str(tmp_path / "v.tsv"), "--json"))["unchanged"] == 4
     assert "sync" in run(capsys, model, "undo") and names(model) == {"fruit", "metal", "music", "sea"}
 

@@ -99,7 +99,7 @@ def _parse_vector(word: str, values: list[str], where: str) -> Floats:
 
 def average_token_vectors(name: str, words: Sequence[str]) -> Floats:
     """Average the vectors of each word's tokens [n, d], from the token vectors of a package."""
-    vectors, tokenizer = _load_token_vectors(name)
+    vectors, tokenizer = load_token_vectors(name)
     tokens = tokenizer.transform(words)
     weights = np.repeat(1 / np.maximum(tokens.lengths, 1), tokens.lengths).astype(np.float32)
     averaging = sp.csr_array((weights, tokens.ids, tokens.indptr), shape=(len(words), len(vectors)))
@@ -108,7 +108,7 @@ def average_token_vectors(name: str, words: Sequence[str]) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def _load_token_vectors(name: str) -> tuple[Floats, Tokens]:
+def load_token_vectors(name: str) -> tuple[Floats, Tokens]:
     """Load the token vectors of a package and its tokenizer, once."""
     from safetensors.numpy import load_file
 

@@ -39,7 +39,7 @@ from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
 from longtail.tagger.register import PART as HISTORY
 from longtail.tagger.register import Register
-from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, fit_unseen, mix
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, find_vectors, fit_unseen, mix
 from longtail.tagger.unseen import PART as UNSEEN
 from longtail.topk import NO_LABEL, HeldOut, TopK, select_above
 
@@ -204,7 +204,8 @@ class Tagger:
         fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
         fitted.unseen = None
         if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
-            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, pipeline.model.get_params().get("seed", 0))
+            seed = pipeline.model.get_params().get("seed", 0)
+            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, vectors=find_vectors(), seed=seed)
         vars(self).update(vars(fitted))
         return self
 

@@ -101,12 +101,20 @@ class UnseenNames:
         return spans[:, 0], spans[:, 1], weights
 
 
-def fit_unseen(texts: Sequence[str], Y: sp.csr_array, labels: Labels, seed: int = 0) -> UnseenLabels | None:
+def find_vectors() -> str | None:
+    """Return the package with static vectors, if it is installed."""
+    return STATIC_PACKAGE if find_spec(STATIC_PACKAGE) and find_spec("tokenizers") else None
+
+
+def fit_unseen(
+    texts: Sequence[str], Y: sp.csr_array, labels: Labels, *, vectors: str | None = None, seed: int = 0
+) -> UnseenLabels | None:
     """Learn from labels with samples how much the similarity of a name to a text means.
 
     :param texts: The training texts.
     :param Y: Their labels.
     :param labels: The names of the labels.
+    :param vectors: The package with static vectors, see ``find_vectors``. None: words and parts of words only.
     :param seed: Seed of the texts and labels that are compared.
     :returns: None if names say nothing about texts, as numbers do, or if there are too few samples.
     """
@@ -118,7 +126,6 @@ def fit_unseen(texts: Sequence[str], Y: sp.csr_array, labels: Labels, seed: int 
     named = np.sort(random.permutation(named)[:_MAX_NAMES])
     order = random.permutation(len(texts))
     rarity = Rarity.count([texts[i] for i in order[:_N_COUNTED]])
-    vectors = STATIC_PACKAGE if find_spec(STATIC_PACKAGE) and find_spec("tokenizers") else None
     index = NameIndex(labels, named, rarity, vectors)
     evidence, hits = [], []
     rows = order[:_N_FITTED]
