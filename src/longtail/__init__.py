@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from longtail.data.read import read as read
     from longtail.data.split import split as split
     from longtail.data.vocabulary import read_vocabulary as read_vocabulary
+    from longtail.decisions.constraints import Constraints as Constraints
     from longtail.errors import LongtailError as LongtailError
     from longtail.estimators import TextClassifier as TextClassifier
     from longtail.estimators import VectorClassifier as VectorClassifier
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 # Public name -> module. Each is imported on first use, so that `import longtail` and `longtail --help` stay fast. No module
 # or folder of the package may have one of these names: importing it would replace the public name by the module.
 _MODULES = {
+    "Constraints": "longtail.decisions.constraints",
     "Dataset": "longtail.data.dataset",
     "Explanation": "longtail.tagger.explanation",
     "LabelEditor": "longtail.tagger.label_editor",

@@ -18,7 +18,7 @@ from longtail.labelspace.grow import (
     compress_tree,
     level_leaves,
 )
-from longtail.labelspace.tree import INNER_NODE, LabelTree, build_tree
+from longtail.labelspace.tree import CLOSED_NODE, INNER_NODE, LabelTree, build_tree
 
 
 def make_topics(n_topics: int, size: int, seed: int = 0) -> sp.csr_array:
@@ -203,3 +203,16 @@ def test_embeddings_equal_values_computed_by_hand() -> None:
     assert np.allclose(embed_by_cooccurrence(Y).toarray(), [[2**-0.5, 2**-0.5, 0], [5**-0.5, 2 * 5**-0.5, 0], [0, 0, 0]])
     words = embed_by_text(Labels(("red wine", "white wine")))
     assert words.shape == (2, 3) and 0 < (words[[0]] @ words[[1]].T).toarray()[0, 0] < 1
+
+
+@given(st.integers(0, 1000), st.sets(st.integers(0, 29)))
+def test_nodes_are_closed_unless_an_allowed_label_is_below_them(seed: int, chosen: set[int]) -> None:
+    random = np.random.default_rng(seed)
+    parent = np.array([-1, *(random.integers(0, node) for node in range(1, 40))])
+    label = np.where(np.isin(np.arange(40), parent), INNER_NODE, np.arange(40))
+    tree = build_tree(parent, label)
+    allowed = np.isin(np.arange(40), list(chosen))
+    closed = tree.close_nodes(allowed)
+    for node in range(tree.n_nodes):
+        is_open = node == 0 or allowed[tree.list_labels(node)].any()
+        assert closed[node] == (tree.label[node] if is_open else CLOSED_NODE)

@@ -167,3 +167,31 @@ def test_bad_input_is_refused() -> None:
         search.topk(np.ones((1, 5)), 1)
     with pytest.raises(DataError, match="row 1"):
         search.topk(np.array([[1.0] * D, [np.nan] * D]), 1)
+
+
+@given(
+    st.integers(0, 10_000),
+    st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    st.sets(st.integers(0, 31), min_size=1),
+    st.integers(1, 20),
+    st.sampled_from([0.0, 1.0, 5.0]),
+)
+def test_clusters_without_allowed_labels_are_skipped(
+    seed: int, sizes: list[int], chosen: set[int], k: int, scale: float
+) -> None:
+    """The result is the top-k of the probabilities of the allowed labels."""
+    state = arrays(seed, sizes, scale)
+    allowed = np.isin(np.arange(sum(sizes)), [label % sum(sizes) for label in chosen])
+    H = np.random.default_rng(seed + 1).standard_normal((5, D)).astype(np.float32)
+    best, p = ClusterSearch.from_state(state).topk(H, k, allowed=allowed), probabilities(state, H)
+    assert best.k == min(k, allowed.sum()) and allowed[best.ids].all()
+    assert np.allclose(best.scores, -np.sort(-p[:, allowed], axis=1)[:, : best.k], rtol=1e-4, atol=1e-7)
+    assert np.allclose(np.take_along_axis(p, best.ids.astype(np.int64), axis=1), best.scores, rtol=1e-4, atol=1e-7)
+
+
+def test_only_tails_with_allowed_labels_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, seen = arrays(0, [4, 5, 5, 5]), record_visits(monkeypatch)
+    allowed = np.zeros(19, bool)
+    allowed[state["order"][9:14]] = True  # the second tail
+    best = ClusterSearch.from_state(state).topk(np.ones((3, D), np.float32), 9, allowed=allowed)
+    assert seen == [3] and best.k == 5

@@ -85,3 +85,16 @@ def test_search_in_blocks_equals_one_sample_at_a_time(threads: int) -> None:
     for row in (0, 255, 256, 599):
         alone = search_best_first(linear, X[[row]], 4, loss="logistic")
         assert np.array_equal(alone.ids[0], together.ids[row]) and np.array_equal(alone.scores[0], together.scores[row])
+
+
+@given(st.integers(0, 10_000), st.sets(st.integers(0, 19), min_size=1), st.booleans())
+def test_the_best_allowed_labels_are_found_exactly(seed: int, chosen: set[int], hard: bool) -> None:
+    linear, dense = make_tree(seed, 20)
+    x = np.random.default_rng(seed + 1).normal(size=N_FEATURES).astype(np.float32)
+    allowed = np.isin(np.arange(20), list(chosen))
+    best = search_best_first(linear, sp.csr_array(x[None]), len(chosen), loss="logistic", hard=hard, allowed=allowed)
+    expected, reached = score_all_labels(linear.tree, dense, x)
+    possible = allowed & reached if hard else allowed
+    found = best.ids[0] >= 0
+    assert set(best.ids[0][found]) == set(np.flatnonzero(possible))
+    assert np.allclose(best.scores[0][found], np.sort(expected[possible])[::-1], rtol=1e-4)

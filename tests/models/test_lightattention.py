@@ -242,3 +242,16 @@ def test_texts_without_words_and_labels_without_samples_have_no_explanation(trai
     assert [len(array) for array in model.explain("?!", 0)] == [0, 0, 0]
     with pytest.raises(SettingError, match="label 4 has no training samples"):
         model.explain("violin", 4)
+
+
+@UNDERTRAINED
+@pytest.mark.parametrize("generator", ["pool", "attention"])
+def test_only_nodes_with_allowed_labels_are_candidates(train: Dataset, test: Dataset, generator: str) -> None:
+    """Whichever label is the only one allowed, it is found, with the score that it has among all labels."""
+    settings: dict[str, Any] = {**QUICK, "negatives": "dynamic", **TREE, "epochs": 2, "generator": generator}
+    model = LightAttention(**settings, n_trees=2).fit(train.texts, train.Y)
+    everything = model.topk(test.texts, 4)
+    for label in range(4):
+        best = model.topk(test.texts, 1, allowed=np.arange(4) == label)
+        assert (best.ids == label).all()
+        assert best.scores[:, 0] == pytest.approx(everything.scores[everything.ids == label], abs=1e-5)

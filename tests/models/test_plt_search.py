@@ -72,3 +72,28 @@ def test_weights_round_trip() -> None:
     setting = {"per_tree": 5, "beam": 3, "loss": "logistic", "threads": 1}
     before, after = (search_beam([LinearTree(tree, w)], X, 5, **setting) for w in (weights, again))  # type: ignore[arg-type]
     assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
+
+
+@given(st.integers(0, 10_000), st.sets(st.integers(0, 19), min_size=1))
+def test_a_wide_beam_finds_exactly_the_best_allowed_labels(seed: int, chosen: set[int]) -> None:
+    tree, weights, dense = make_random_tree(seed)
+    x = np.random.default_rng(seed + 1).random(8).astype(np.float32)
+    allowed = np.isin(np.arange(20), list(chosen))
+    options = {"per_tree": len(chosen), "beam": 50, "loss": "squared_hinge", "threads": 1, "allowed": allowed}
+    best = search_beam([LinearTree(tree, weights)], sp.csr_array(x[None]), len(chosen), **options)  # type: ignore[arg-type]
+    expected = np.exp(brute_force(tree, dense, x))
+    assert set(best.ids[0].tolist()) == chosen
+    assert np.allclose(best.scores[0], np.sort(expected[allowed])[::-1], atol=1e-3)
+
+
+def test_the_beam_is_spent_on_nodes_with_allowed_labels() -> None:
+    """With a beam of one, a label in any cluster is found if it is the only one that is allowed."""
+    tree, weights, dense = make_random_tree(3)
+    X = sp.random_array((30, 8), density=0.5, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    options = {"per_tree": 1, "beam": 1, "loss": "squared_hinge", "threads": 1}
+    for label in range(20):
+        allowed = np.arange(20) == label
+        best = search_beam([LinearTree(tree, weights)], X, 1, **options, allowed=allowed)  # type: ignore[arg-type]
+        assert (best.ids == label).all()
+        expected = [np.exp(brute_force(tree, dense, X[[row]].toarray()[0]))[label] for row in range(30)]
+        assert np.allclose(best.scores[:, 0], expected, atol=1e-3)

@@ -238,3 +238,14 @@ def test_bags_predict_without_torch(target: str, encoder: str, train: Dataset, t
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str([tag.label for tag in expected])
+
+
+@pytest.mark.parametrize("decoding", ["best", "beams", "samples", "direct"])
+def test_only_the_codes_of_allowed_labels_are_generated(train: Dataset, test: Dataset, decoding: str) -> None:
+    model = SecSeq(**{**SEQUENCE, "encoder": "words", "decoding": decoding, "epochs": 4}).fit(train.texts, train.Y)
+    for label in range(4):
+        best = model.topk(test.texts, 2, allowed=np.arange(4) != label)
+        assert not (best.ids == label).any() and (best.ids != NO_LABEL).any()
+    everything = model._topk(list(test.texts), 4, np.ones(4, bool))
+    constrained = SecSeq(**{**model.get_params(), "constrained": True}).restore(model.state())
+    assert equal(everything, constrained.topk(test.texts, 4))

@@ -385,6 +385,13 @@ def test_probabilities_are_products_along_the_codes(depth: int, node_vectors: bo
     both = search_tries(searches, vectors, 9, beam=9)
     assert both.scores == pytest.approx(np.take_along_axis(np.mean(expected, axis=0), both.ids, 1), rel=1e-4)
     assert np.abs(expected[0] - expected[1]).max() > 0.01  # the trees differ
+    for label in range(9):  # whichever label is the only one allowed, a beam of one finds it
+        one = search_tries(searches, vectors, 1, beam=1, allowed=np.arange(9) == label)
+        assert (one.ids == label).all()
+        assert one.scores[:, 0] == pytest.approx(np.mean(expected, axis=0)[:, label], rel=1e-4)
+    allowed = np.arange(9) % 2 == 0
+    some = search_tries(searches[:1], vectors[:1], 5, beam=9, allowed=allowed)
+    assert some.scores == pytest.approx(-np.sort(-expected[0][:, allowed], axis=1), rel=1e-4) and allowed[some.ids].all()
 
 
 @pytest.mark.parametrize("node_vectors", [False, True])

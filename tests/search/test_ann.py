@@ -122,3 +122,21 @@ def test_state_round_trip() -> None:
     state = {name: array.copy() for name, array in index.state().items()}
     before, after = index.topk(Q, 10), LabelIndex.from_state(state).topk(Q, 10)
     assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize("kind", ["random", "similar"])
+def test_the_best_of_the_allowed_labels_are_found(share: float, kind: str) -> None:
+    """Also if the allowed labels are similar to each other, and so far from most queries."""
+    V, Q = make_clusters(6000)
+    random = np.random.default_rng(1)
+    order = np.argsort(V @ random.standard_normal(64)) if kind == "similar" else random.permutation(6000)
+    allowed = np.zeros(6000, bool)
+    allowed[order[: int(share * 6000)]] = True
+    index, candidates = LabelIndex.build(V, exact_up_to=0), np.flatnonzero(allowed)
+    for k in (1, 10):
+        found, truth = index.topk(Q, k, allowed=allowed), search_blockwise(V, Q, k, candidates=candidates)
+        assert allowed[found.ids].all() and compute_recall(found, truth) > 0.985
+    assert set(truth.ids[0]) <= set(candidates.tolist())
+    few = index.topk(Q[:2], 10**6, allowed=allowed)
+    assert few.k == len(candidates) and all(np.array_equal(np.sort(row), candidates) for row in few.ids)

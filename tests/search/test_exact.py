@@ -133,3 +133,23 @@ def test_invalid_input_is_rejected() -> None:
     for shape in ((0, 2), (2, 0)):
         with pytest.raises(DataError, match="shape"):
             LabelIndex.build(np.ones(shape))
+
+
+@given(
+    st.integers(1, 5).flatmap(lambda d: st.tuples(tables(d), tables(d))),
+    st.sets(st.integers(0, 39), min_size=1),
+    st.integers(1, 50),
+)
+def test_the_search_among_candidates_is_that_of_an_index_of_these(
+    VQ: tuple[Floats, Floats], chosen: set[int], k: int
+) -> None:
+    V, Q = VQ
+    candidates = np.array(sorted({label % len(V) for label in chosen}))
+    k = min(k, len(candidates))
+    part = brute_force(V[candidates], Q, k)
+    expected = TopK(candidates[part.ids], part.scores)
+    index = ExactIndex.build(V)
+    assert same(search_blockwise(V, Q, k, candidates=candidates), expected)
+    for i in range(len(Q)):
+        one = index.topk(Q[i : i + 1], k, candidates=candidates)
+        assert same(one, TopK(expected.ids[i : i + 1], expected.scores[i : i + 1]))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import longtail
-from longtail import Dataset, LabelEditor, Labels, Tagger, TopK
+from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger, TopK
 from longtail.errors import SettingError
 from longtail.tagger import unseen
 from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, fit_unseen, has_words, mix
@@ -90,6 +90,20 @@ def test_retired_and_merged_labels_are_not_predicted_by_name(tagger: Tagger) -> 
     assert {tag.label for tag in tagger.predict(["quinces and quince trees"], 10)[0]} == set(KNOWN)
 
 
+def test_constraints_hold_for_them(tagger: Tagger) -> None:
+    LabelEditor(tagger).add(["quinces", "quince trees"])
+    text = "some quinces with sugar"
+
+    def predict(**constraints: list[str]) -> list[str]:
+        return [tag.label for tag in tagger.predict([text], 3, constraints=Constraints(**constraints))[0]]
+
+    assert predict(allow=["quinces", "figs"]) == ["quinces", "figs"]
+    assert predict(allow=["quince trees"]) == ["quince trees"]
+    assert "quinces" not in predict(deny=["quinces"]) and "quince trees" in predict(required=["quince trees"])
+    with pytest.raises(SettingError, match="Allow at least one label"):
+        predict(allow=[])
+
+
 def test_raw_scores_leave_them_out(tagger: Tagger) -> None:
     LabelEditor(tagger).add(["quinces"])
     assert {tag.label for tag in tagger.predict(["quinces"], 10, raw=True)[0]} == set(KNOWN)
@@ -112,10 +126,11 @@ def test_labels_of_the_vocabulary_without_samples_are_predicted_at_once(data: Da
     assert tagger.predict(["some quinces"], 1)[0][0].label == "quinces"
 
 
-def test_names_that_say_nothing_are_not_used(data: Dataset, vectors: Dataset) -> None:
+def test_names_that_say_nothing_are_not_used(data: Dataset, train: Dataset, vectors: Dataset) -> None:
     numbers = Labels(tuple(map(str, range(data.n_labels))))
     assert fit_unseen(data.texts, data.Y, numbers) is None
     assert fit_unseen(data.texts[:3], data.Y[:3], data.labels) is None  # too few samples
+    assert fit_unseen(train.texts, train.Y, train.labels) is None  # texts about fruit do not have the word
     assert Tagger("ovr").fit(vectors).unseen is None  # feature vectors
     assert [has_words(name) for name in ("sea", "17", "L17", "x", "Java (island)")] == [True, False, False, False, True]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from longtail import __version__
+from longtail.cli.constraints import FILE_HELP, add_constraint_options
 from longtail.cli.layout import DATA, add_layout_options
 from longtail.errors import suggest
 
@@ -110,6 +111,7 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     minutes = "stop training after N minutes, with the best weights so far: neural methods, and --method auto"
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
+    train.add_argument("--constraints", metavar="FILE", help=f"{FILE_HELP}; they hold for all predictions of the model")
     train.set_defaults(trial=False)
     _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
@@ -201,6 +203,7 @@ def _add_models(add: _Add) -> None:
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
     _add_threads(predict)
+    add_constraint_options(predict)
     add_layout_options(predict, reads_labels=False)
 
     calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")

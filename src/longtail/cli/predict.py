@@ -16,6 +16,7 @@ from longtail.cli.layout import get_layout
 from longtail.cli.output import show_notes
 from longtail.data.read import read_layout, stream_samples
 from longtail.data.records import Sample
+from longtail.decisions.constraints import Constraints
 from longtail.errors import SettingError
 from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
@@ -39,7 +40,9 @@ def predict(arguments: Namespace) -> None:
     if arguments.explain and name not in ("tsv", "jsonl"):
         raise SettingError(f"--output {name} has no place for explanations", hint="Use --output jsonl, or leave it out")
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
-    k = min(arguments.k, len(tagger.labels))
+    constraints = _get_constraints(arguments)
+    rules = tagger.resolve(constraints)  # reports unknown labels before texts are read
+    k = max(min(arguments.k, len(tagger.labels)), 0 if rules is None else len(rules.required))
     with _open_output(arguments.out) as write:
         answers = make_format(name, write, k=k, index=arguments.index)
         if arguments.explain and name == "tsv":
@@ -48,24 +51,46 @@ def predict(arguments: Namespace) -> None:
         for batch in _read_batches(tagger, arguments, display):
             for id in batch.ids:
                 check_id(answers, id, arguments.file)
-            n_unknown += _answer(tagger, batch, answers, write, arguments)
+            n_unknown += _answer(tagger, batch, answers, write, arguments, constraints)
         answers.end()
     if n_unknown:
         display.say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
 
 
-def _answer(tagger: Tagger, batch: _Batch, answers: AnswerFormat, write: Callable[[str], Any], arguments: Namespace) -> int:
+def _get_constraints(arguments: Namespace) -> list[Constraints]:
+    """The constraints of the options, and those of a file; both must hold."""
+    given = Constraints(
+        allow=arguments.allow,
+        deny=arguments.deny or (),
+        subtrees=arguments.subtree,
+        required=arguments.require or (),
+        at_most_one=arguments.at_most_one or (),
+        with_parents=arguments.with_parents,
+    )
+    stored = [Constraints.from_file(arguments.constraints)] if arguments.constraints else []
+    return stored if given == Constraints() else [*stored, given]
+
+
+def _answer(
+    tagger: Tagger,
+    batch: _Batch,
+    answers: AnswerFormat,
+    write: Callable[[str], Any],
+    arguments: Namespace,
+    constraints: list[Constraints],
+) -> int:
     """Write the answers to a batch. Returns how many samples have no known word or feature."""
     encoded = tagger.encode(batch.inputs)
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
     if not arguments.explain:
-        for tags, id, novel in zip(tagger.predict(encoded, arguments.k, raw=arguments.raw), batch.ids, novelty, strict=True):
+        predicted = tagger.predict(encoded, arguments.k, constraints=constraints, raw=arguments.raw)
+        for tags, id, novel in zip(predicted, batch.ids, novelty, strict=True):
             answers.add(Answer(tags, id, novel))
     for at in range(n_samples if arguments.explain else 0):
         one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
-        why = tagger.explain_topk(one, arguments.k, raw=arguments.raw)
-        answer = Answer((), batch.ids[at], novelty[at], why, tagger.reads_texts)
+        explained = tagger.explain_topk(one, arguments.k, constraints=constraints, raw=arguments.raw)
+        answer = Answer((), batch.ids[at], novelty[at], explained, tagger.reads_texts)
         if arguments.json or arguments.output == "jsonl":
             answers.add(answer)
         else:

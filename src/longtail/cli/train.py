@@ -12,6 +12,7 @@ from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.data.dataset import Dataset
 from longtail.data.sources import check_sources
+from longtail.decisions.constraints import Constraints
 from longtail.errors import SettingError
 from longtail.progress import Display, format_duration
 from longtail.report.evaluation import render_evaluation
@@ -38,12 +39,16 @@ def train(arguments: Namespace) -> None:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
     check_target(Path(arguments.out), overwrite=arguments.overwrite)
     check_sources(arguments.data, arguments.valid, vocabulary=arguments.vocabulary)
+    constraints = Constraints.from_file(arguments.constraints) if arguments.constraints else None
     data = read_and_report(arguments.data, arguments, display)
+    if constraints is not None:
+        constraints.resolve(data.labels).check(data.labels.names)  # before hours of training
     valid = read_and_report(arguments.valid, arguments, display, trained=data.layout) if arguments.valid else None
     if tagger is None:
         budget = Budget() if arguments.minutes is None else Budget(arguments.minutes)
         spec = _choose_method(data, budget, arguments, display, display.say)
         tagger = spec.build(arguments.seed, arguments.threads)
+    tagger.constraints = constraints
     _fit_and_save(tagger, data, valid, arguments, display)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from longtail.data.hierarchy import Hierarchy
 from longtail.errors import DataError
 from longtail.html import format_table, shorten
 from longtail.kernels import Ints
@@ -109,6 +110,11 @@ class Labels:
             out.update((word, i) for word, i in words if times[word] == 1)
         out.update((uri, i) for i, uri in enumerate(self.uris or ()) if uri)
         return out | self.ids
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """Which labels are broader than which; without ``parents``, none is."""
+        return Hierarchy.from_names(self.parents or ((),) * len(self), self.ids)
 
     def get_uri(self, label: int) -> str | None:
         """Return the URI of a label; None if it has none."""

@@ -1,1 +1,1 @@
-"""From scores to decisions: calibrated probabilities, and what follows from them."""
+"""From scores to decisions: calibrated probabilities, constraints, and which labels a text gets."""

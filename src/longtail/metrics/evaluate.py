@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.data.hierarchy import Hierarchy
 from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY, compute_inverse_propensity
 from longtail.metrics.calibration import ReliabilityBin, measure_reliability
+from longtail.metrics.hierarchy import score_hierarchy
 from longtail.metrics.intervals import bootstrap
 from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
 from longtail.metrics.sets import compute_f1
@@ -72,6 +74,7 @@ def evaluate(
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
     predicted: sp.csr_array | None = None,
     probabilities: bool = False,
+    hierarchy: Hierarchy | None = None,
 ) -> Evaluation:
     """Compute the metrics of predictions.
 
@@ -83,6 +86,7 @@ def evaluate(
     :param propensity: Constants A and B of the propensity-scored metrics.
     :param predicted: Indicator matrix of the predicted labels, [n_samples, n_labels], for the F1 scores. None: no F1 scores.
     :param probabilities: Whether scores are probabilities. Then calibration errors are computed, too.
+    :param hierarchy: The parents of the labels, for hierarchical precision, recall and F1. None: none of these.
 
     >>> topk = TopK(np.array([[0, 1], [1, 0]]), np.array([[0.9, 0.1], [0.8, 0.2]]))
     >>> evaluate(topk, sp.csr_array([[1, 0], [1, 1]]), label_counts=np.array([5, 5]), n_train=10, ks=(1, 2))
@@ -98,6 +102,9 @@ def evaluate(
     values = {**scores.values(), f"coverage@{depth}": labels.coverage()}
     if predicted is not None:
         values |= compute_f1(_widen(predicted, n_labels), Y)
+    if hierarchy is not None and hierarchy.parents.nnz:
+        sets = None if predicted is None else _widen(predicted, n_labels)
+        values |= score_hierarchy(topk, Y, hierarchy, ks, sets)
     slices, intervals, bins = score_slices(topk, Y, counts, depth), bootstrap(scores), []
     if probabilities:
         found = measure_reliability(topk, Y, counts, ks)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
 from longtail.metrics.evaluate import Evaluation
+from longtail.metrics.hierarchy import HIERARCHY_METRICS
 from longtail.metrics.ranking import RANKING_METRICS
 from longtail.report.text import render_table
 
@@ -23,7 +24,10 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     parts = [f"{table}\nPercentages with 95 % confidence intervals. PSP and PSnDCG give rare labels more weight."]
     if result.bins:
         parts[0] += "\nECE: by how much probabilities differ from the share of right labels; lower is better."
-    others = {name: value for name, value in result.values.items() if name.split("@")[0] not in measured}
+    if f"hF1@{ks[0]}" in result.values:
+        parts.append(_render_hierarchy(result, ks))
+    in_tables = {*measured, *HIERARCHY_METRICS}
+    others = {name: value for name, value in result.values.items() if name.split("@")[0] not in in_tables}
     deepest = max(ks)
     notes = f"coverage@{deepest}: labels predicted correctly at least once."
     if any(name.endswith("F1") for name in others):
@@ -41,3 +45,11 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     note = f"Occurrences in this data. The parts of P@{deepest} add up to P@{deepest}."
     parts.append(f"{render_table(header, rows)}\n{note}")
     return "\n\n".join(parts)
+
+
+def _render_hierarchy(result: Evaluation, ks: Sequence[int]) -> str:
+    """Hierarchical metrics at each k, and of the labels whose score reaches the threshold."""
+    columns = {**{f"@{k}": f"@{k}" for k in ks}, **({"set": ""} if "hF1" in result.values else {})}
+    rows = [[name, *(f"{result.values[name + key]:.2f}" for key in columns.values())] for name in HIERARCHY_METRICS]
+    note = "Precision, recall and F1 after the ancestors of true and predicted labels are added to both."
+    return f"{render_table(['hierarchical', *columns], rows)}\n{note}"

@@ -87,10 +87,7 @@ class Register:
         :param n_outputs: Outputs of the model: the first labels of the register.
         :param allowed: The labels that may be predicted [n_labels]. None: all.
         """
-        target = self.resolved[:n_outputs]
-        usable = target != NO_LABEL
-        if allowed is not None:
-            usable &= allowed[target]
+        target, usable = self.resolved[:n_outputs], self.find_outputs(n_outputs, allowed)
         mask = None if usable.all() else usable
         n_merged = int((usable & (target != np.arange(n_outputs))).sum())
         if not n_merged:
@@ -101,6 +98,12 @@ class Register:
             if depth >= k + n_merged or (best.k >= k and (best.ids[:, k - 1] != NO_LABEL).all()):
                 return best
             depth = min(2 * depth, k + n_merged)
+
+    def find_outputs(self, n_outputs: int, allowed: Bools | None) -> Bools:
+        """Return which outputs of the model stand for an allowed label [n_outputs]."""
+        target = self.resolved[:n_outputs]
+        usable: Bools = target != NO_LABEL
+        return usable if allowed is None else usable & allowed[target]
 
     def fold(self, Y: sp.csr_array) -> sp.csr_array:
         """Replace merged labels of an indicator matrix by what they were merged into. Retired labels stay as they are.

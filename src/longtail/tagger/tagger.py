@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,14 @@ from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
 from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
+from longtail.decisions.constraints import Constraints, combine_constraints
+from longtail.decisions.rules import LabelRules
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
 from longtail.html import format_table
-from longtail.kernels import Bools, Floats
+from longtail.kernels import Bools, Floats, Longs
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import DEFAULT_KS
@@ -34,7 +37,7 @@ from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
-from longtail.tagger.explanation import Explanation, build_parts
+from longtail.tagger.explanation import Explanation, Part, build_parts
 from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
 from longtail.tagger.register import PART as HISTORY
@@ -44,6 +47,7 @@ from longtail.tagger.unseen import PART as UNSEEN
 from longtail.topk import NO_LABEL, HeldOut, TopK, select_above
 
 _CONFIGURABLE = ("threads", "device")
+_FIRST_K = 64  # labels among which the score of a given one is looked up first
 
 
 class Tag(NamedTuple):
@@ -63,6 +67,8 @@ class Tagger:
     >>> tagger
     Tagger("ovr+min_df=1", fitted on 3 samples, 2 labels)
     """
+
+    constraints: Constraints | None = None  # what must hold for all predictions, together with those of a request
 
     def __init__(
         self,
@@ -249,20 +255,44 @@ class Tagger:
         """
         return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
 
-    def topk(self, inputs: Any, k: int = 5, *, raw: bool = False, **layout: Unpack[LayoutOptions]) -> TopK:
-        """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
-        return join_topk([self._topk(batch, k, raw) for batch in self._batches(inputs, **layout)])
+    def topk(
+        self,
+        inputs: Any,
+        k: int = 5,
+        *,
+        allowed: Bools | None = None,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
+        **layout: Unpack[LayoutOptions],
+    ) -> TopK:
+        """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``.
 
-    def predict(self, inputs: Any, k: int = 5, *, raw: bool = False, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
+        :param allowed: Which labels may be predicted [n_labels]; None: all.
+        """
+        rules = self.resolve(constraints, allowed)
+        return join_topk([self._topk(batch, k, rules, raw) for batch in self._batches(inputs, **layout)])
+
+    def predict(
+        self,
+        inputs: Any,
+        k: int = 5,
+        *,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
+        **layout: Unpack[LayoutOptions],
+    ) -> list[list[Tag]]:
         """Return the k best labels of each text or feature vector, by name.
 
         :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
             list of objects), whose labels are left out; or what ``encode`` returned.
         :param k: Number of labels.
-        :param raw: Whether scores are those of the model instead of calibrated probabilities. The labels are the same.
+        :param constraints: What must hold for the labels, in addition to the constraints of the tagger. If there are
+            several, all of them must hold.
+        :param raw: Whether scores are those of the model instead of calibrated probabilities. Labels without training
+            samples have none, and are left out.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self.topk(inputs, k, raw=raw, **layout), self.labels
+        best, labels = self.topk(inputs, k, constraints=constraints, raw=raw, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
@@ -270,7 +300,20 @@ class Tagger:
 
     def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
-        return sp.vstack([self._predict_sets(batch) for batch in self._batches(inputs)], format="csr")
+        rules = self.resolve()
+        return sp.vstack([self._predict_sets(batch, rules) for batch in self._batches(inputs)], format="csr")
+
+    def resolve(
+        self, constraints: Constraints | Iterable[Constraints] | None = None, allowed: Bools | None = None
+    ) -> LabelRules | None:
+        """Combine what must hold for one request with what always holds: all restrictions of labels meet here.
+
+        :returns: None if every label may be predicted, and nothing else is required.
+        """
+        given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
+        own = [] if self.constraints is None else [self.constraints]
+        retired = None if self.register.is_original else ~self.register.is_active
+        return combine_constraints(self.labels, [*own, *given], allowed, retired)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -297,14 +340,22 @@ class Tagger:
         hint = "It is never predicted, so there is nothing to explain"
         if number == NO_LABEL:
             raise SettingError(f'the label "{label}" is retired', hint=hint)
-        if not self._is_unseen(number) and not self.register.fold_counts(self.model.label_counts)[number]:
+        is_named = self._unseen_names is not None and number in self._unseen_names.ids
+        if not is_named and not self.register.fold_counts(self.model.label_counts)[number]:
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
         return self._explain(encoded, number, self._score(encoded, number))
 
-    def explain_topk(self, sample: str | sp.csr_array, k: int = 5, *, raw: bool = False) -> list[Explanation]:
-        """Explain the k best labels of a text or feature vector. ``raw`` as for ``predict``."""
+    def explain_topk(
+        self,
+        sample: str | sp.csr_array,
+        k: int = 5,
+        *,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
+    ) -> list[Explanation]:
+        """Explain the k best labels of a text or feature vector. Arguments as for ``predict``."""
         encoded = self._encode_one(sample)
-        best = self._topk(encoded, k, raw)
+        best = self._topk(encoded, k, self.resolve(constraints), raw)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -326,10 +377,10 @@ class Tagger:
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        best, sets = [], []
+        best, sets, rules = [], [], self.resolve()
         for batch in self.pipeline.encode_batches(inputs):
-            best.append(self._topk(batch, max(ks)))
-            sets.append(self._predict_sets(batch))
+            best.append(self._topk(batch, max(ks), rules))
+            sets.append(self._predict_sets(batch, rules))
         return evaluate(
             join_topk(best),
             self.register.fold(Y),
@@ -339,6 +390,7 @@ class Tagger:
             propensity=propensity,
             predicted=sp.vstack(sets, format="csr"),
             probabilities=self.score_meaning == "probability",
+            hierarchy=self.labels.hierarchy,
         )
 
     def configure(self, **machine: Any) -> Self:
@@ -367,6 +419,7 @@ class Tagger:
         state = self.pipeline.state()
         if self.calibration:
             about["calibration"], state["calibration"] = {"samples": self.calibrated_on}, self.calibration.state()
+        about |= {} if self.constraints is None else {"constraints": self.constraints.to_dict()}
         if self.unseen:
             state[UNSEEN] = self.unseen.state()
         if self.register.history:
@@ -387,6 +440,8 @@ class Tagger:
             out["training samples"] = f"{model.n_samples:,}"
             out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
             out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
+            if self.constraints is not None:
+                out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
             if self.pipeline.decisions:
                 out["chosen"] = "; ".join(self.pipeline.decisions)
         return out
@@ -417,13 +472,34 @@ class Tagger:
             raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
         return self.pipeline.encode(checked)
 
-    def _topk(self, batch: Encoded, k: int, raw: bool = False) -> TopK:
+    def _topk(self, batch: Encoded, k: int, rules: LabelRules | None = None, raw: bool = False) -> TopK:
+        """Return the k best labels of encoded samples for which the rules hold."""
+        if rules is None:
+            return self._search(batch, k, None, raw)
+        n_samples, trained = count_samples(batch.X), self.register.fold_counts(self.model.label_counts) > 0
+        if (names := None if raw else self._unseen_names) is not None:
+            trained[names.ids] = True  # these can be found, too
+
+        def search(rows: Longs, k: int, allowed: Bools | None) -> TopK:
+            return self._search(batch if len(rows) == n_samples else batch.take(rows), k, allowed, raw)
+
+        return rules.search(search, n_samples, k, trained & self.register.is_active)
+
+    def _search(self, batch: Encoded, k: int, allowed: Bools | None, raw: bool) -> TopK:
+        """Return the k best of the allowed labels: those that the model has learned, and those that are known by name."""
+
         def search(k: int, allowed: Bools | None) -> TopK:
             best = self.model.topk(batch.X, k, allowed=allowed)
             return best if raw or not self.calibration else self.calibration.apply(best, self.model.label_counts)
 
-        best, names = self.register.topk(search, k, self.model.n_labels), None if raw else self._unseen_names
-        return best if names is None else mix(best, names.topk(batch.inputs, k), k)
+        names = None if raw else self._unseen_names
+        if names is None:
+            return self.register.topk(search, k, self.model.n_labels, allowed)
+        best = names.topk(batch.inputs, k, allowed)
+        outputs = self.register.find_outputs(self.model.n_labels, allowed)
+        if best.k and not (outputs & (self.model.label_counts > 0)).any():
+            return best
+        return mix(self.register.topk(search, k, self.model.n_labels, allowed), best, k)
 
     @property
     def _unseen_names(self) -> UnseenNames | None:
@@ -434,29 +510,29 @@ class Tagger:
             self._indexed = self.register, self.unseen.index(self.register, self.model.label_counts)
         return self._indexed[1]
 
-    def _predict_sets(self, batch: Encoded) -> sp.csr_array:
-        return select_above(lambda k: self._topk(batch, k), self.threshold, len(self.labels))
+    def _predict_sets(self, batch: Encoded, rules: LabelRules | None) -> sp.csr_array:
+        """Return an indicator matrix of the labels of encoded samples that reach the threshold or are required."""
+        sets = select_above(lambda k: self._topk(batch, k, rules), self.threshold, len(self.labels))
+        return sets if rules is None else rules.add_required(sets)
 
     def _score(self, sample: Encoded, label: int) -> float:
         """Return the score of a label for one sample; 0 if no search finds the label."""
-        if self._unseen_names is not None and self._is_unseen(label):
-            best = self._unseen_names.topk(sample.inputs, len(self.labels))
-            return float(best.scores[0, best.ids[0] == label].sum())
-        best = self.pipeline.find(sample, label)
-        best = self.calibration.apply(best, self.model.label_counts) if self.calibration else best
-        return float(best.scores[0, best.ids[0] == label].sum())
+        k = _FIRST_K
+        while True:
+            best = self._search(sample, k, None, False)
+            if label in best.ids[0] or k >= len(self.labels):
+                return float(best.scores[0, best.ids[0] == label].sum())
+            k *= 8
 
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
+        parts: tuple[Part, ...] = ()
         meaning, given = self.model.weights_meaning, sample.inputs[0] if self.reads_texts else sample.inputs
-        if self._unseen_names is not None and self._is_unseen(label):
-            meaning, weights = EVIDENCE_MEANING, self._unseen_names.explain(given, label)
-        else:
-            weights = self.pipeline.explain(sample, label)
+        if (names := self._unseen_names) is not None and label in names.ids:
+            meaning, parts = EVIDENCE_MEANING, build_parts(given, names.explain(given, label))
+        elif label < self.model.n_labels and self.model.label_counts[label]:  # otherwise it is required, or implied
+            parts = build_parts(given, self.pipeline.explain(sample, label))
         name, uri = self.labels.names[label], self.labels.get_uri(label)
-        return Explanation(name, score, meaning, build_parts(given, weights), uri)
-
-    def _is_unseen(self, label: int) -> bool:
-        return self._unseen_names is not None and label in self._unseen_names.ids
+        return Explanation(name, score, meaning, parts, uri)
 
 
 def load(folder: str | Path) -> Tagger:
@@ -476,6 +552,8 @@ def load(folder: str | Path) -> Tagger:
             tagger.calibrated_on = about["calibration"]["samples"]
         tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
         tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
+        if "constraints" in about:
+            tagger.constraints = Constraints.from_dict(about["constraints"])
         return tagger
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"

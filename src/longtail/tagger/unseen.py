@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from longtail.data.labels import Labels
 from longtail.features.label_names import NAME_WORD, list_forms, split_words, strip_plural
 from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Bools, Floats, Ints
 from longtail.linear.logistic import fit_logistic
 from longtail.model import PartWeights
 from longtail.state import State
@@ -35,6 +35,7 @@ _N_FITTED = 2_000  # training texts whose labels are compared with names
 _N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
 _MAX_NAMES = 8_000  # labels with samples that the weights are fitted to
 _MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
+_MIN_EXPLAINED = 0.05  # share of the deviance; with less, names say too little about texts
 _PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
 _MAX_BLOCK = 256  # texts whose evidence is in memory at a time
 _WHOLE = 0.999  # share of a name from which all of it counts as found
@@ -56,7 +57,11 @@ class UnseenLabels:
 
     def score(self, evidence: Floats) -> Floats:
         """Return the probability of each label [n_texts, n_labels]."""
-        log_odds = _expand(evidence) @ self.weights[:-1] + self.weights[-1]
+        return self.score_columns(_expand(evidence))
+
+    def score_columns(self, columns: Floats) -> Floats:
+        """Return probabilities from the expanded evidence [..., n_columns]."""
+        log_odds = columns @ self.weights[:-1] + self.weights[-1]
         p: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
         return p
 
@@ -81,14 +86,15 @@ class UnseenNames:
         self.fitted, self.labels, self.ids = fitted, labels, ids
         self._names = NameIndex(labels, ids, fitted.rarity, fitted.vectors)
 
-    def topk(self, texts: Sequence[str], k: int) -> TopK:
-        """Return the best k of the labels, with their probabilities."""
-        k = min(k, len(self.ids))
+    def topk(self, texts: Sequence[str], k: int, allowed: Bools | None = None) -> TopK:
+        """Return the best k of the labels, or of those that are allowed [n_labels], with their probabilities."""
+        columns = np.arange(len(self.ids)) if allowed is None else np.flatnonzero(allowed[self.ids])
+        k = min(k, len(columns))
         ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
         for part in _split(len(texts), len(self.ids)):
-            p = self.fitted.score(self._names.compare(texts[part]))
+            p = self.fitted.score(self._names.compare(texts[part])[:, columns])
             best = np.argsort(-p, axis=1, kind="stable")[:, :k]  # ties: the smaller id
-            ids[part], scores[part] = self.ids[best], np.take_along_axis(p, best, axis=1)
+            ids[part], scores[part] = self.ids[columns[best]], np.take_along_axis(p, best, axis=1)
         return TopK(ids, scores)
 
     def explain(self, text: str, label: int) -> PartWeights:
@@ -116,7 +122,7 @@ def fit_unseen(
     :param labels: The names of the labels.
     :param vectors: The package with static vectors, see ``find_vectors``. None: words and parts of words only.
     :param seed: Seed of the texts and labels that are compared.
-    :returns: None if names say nothing about texts, as numbers do, or if there are too few samples.
+    :returns: None if names say too little about texts, as numbers do, or if there are too few samples.
     """
     random = np.random.default_rng(seed)
     seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
@@ -135,10 +141,11 @@ def fit_unseen(
         evidence.append(compared[pairs])
         hits.append(np.asarray(Y[part][:, named][pairs]).ravel() > 0)
     found = np.concatenate(hits)
-    if found.sum() < _MIN_POSITIVES:
+    if found.sum() < _MIN_POSITIVES or found.all():
         return None
-    weights = fit_logistic(_expand(np.concatenate(evidence)).astype(np.float64), found)
-    return UnseenLabels(rarity, vectors, weights)
+    columns = _expand(np.concatenate(evidence))
+    fitted = UnseenLabels(rarity, vectors, fit_logistic(columns.astype(np.float64), found))
+    return fitted if _explains(fitted.score_columns(columns), found, columns.shape[1]) else None
 
 
 def has_words(name: str) -> bool:
@@ -171,6 +178,14 @@ def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, 
     chosen = np.hstack([similar, random.integers(0, n_labels, (n, n_random))])
     keys = np.unique(np.arange(n)[:, None] * n_labels + chosen)
     return (keys // n_labels).astype(np.int32), (keys % n_labels).astype(np.int32)
+
+
+def _explains(p: Floats, hits: Bools, n_weights: int) -> bool:
+    """Whether the evidence explains a part of the deviance, beyond what as many weights explain by chance."""
+    mean = np.mean(hits)
+    deviance = -2 * np.log(np.where(hits, p, 1 - p)).sum()
+    without = -2 * (np.log(mean) * hits.sum() + np.log1p(-mean) * (~hits).sum())
+    return bool(without - deviance - 2 * n_weights >= _MIN_EXPLAINED * without)
 
 
 def _expand(evidence: Floats) -> Floats:

@@ -1,0 +1,181 @@
+"""Constraints on the labels of texts: which are allowed or required, which exclude each other, which imply their parents."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from fnmatch import translate
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from longtail.data.labels import Labels
+from longtail.decisions.rules import LabelRules
+from longtail.errors import SettingError, suggest
+from longtail.files import open_atomic
+from longtail.kernels import Bools, Longs
+
+_WILDCARD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What must hold for the labels of every text. Labels are given by name, URI, notation, or another name that they have.
+
+    A word with ``*``, ``?`` or ``[…]`` that is not itself the name of a label stands for all labels with such a name, URI or
+    notation: ``field::*``. The result has the best k labels for which everything holds, not those of the best k labels.
+
+    :param allow: Labels that may be predicted. None: all; with ``subtrees``, those below these.
+    :param deny: Labels that may not be predicted.
+    :param subtrees: Labels that may be predicted together with all labels below them in the hierarchy, in addition to
+        ``allow``.
+    :param required: Labels that every text gets, with the score that the model gives them: if it is low, they replace the
+        last of the k labels. They need not be among the labels that ``allow`` and ``subtrees`` name.
+    :param at_most_one: Groups of labels that exclude each other: of each group, only the best label stays.
+    :param with_parents: Whether labels imply their parents, the parents of these, and so on: a parent gets at least the
+        score of each of its children. A parent that may not be predicted is not added.
+
+    >>> Constraints(allow=["field::*"], at_most_one=[["field::art", "field::law"]]).to_dict()
+    {'allow': ['field::*'], 'at_most_one': [['field::art', 'field::law']]}
+    """
+
+    allow: Sequence[str] | None = None
+    deny: Sequence[str] = ()
+    subtrees: Sequence[str] | None = None
+    required: Sequence[str] = ()
+    at_most_one: Sequence[Sequence[str]] = ()
+    with_parents: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("allow", "deny", "subtrees", "required"):
+            object.__setattr__(self, name, _to_words(name, getattr(self, name)))
+        if isinstance(self.at_most_one, str):
+            raise SettingError(f'at_most_one is "{self.at_most_one}"', hint='Pass a list of groups: [["A", "B"]]')
+        groups = tuple(_to_words("a group of at_most_one", group) for group in self.at_most_one)
+        object.__setattr__(self, "at_most_one", groups)
+        if not isinstance(self.with_parents, bool):
+            raise SettingError(f"with_parents is {self.with_parents!r}", hint="It must be true or false")
+
+    def resolve(self, labels: Labels) -> LabelRules:
+        """Find the labels that the words stand for. The result for the last labels is kept."""
+        known = vars(self).get("_resolved")
+        if known is None or known[0] is not labels:
+            known = (labels, self._resolve(labels))
+            object.__setattr__(self, "_resolved", known)
+        rules: LabelRules = known[1]
+        return rules
+
+    def _resolve(self, labels: Labels) -> LabelRules:
+        allowed = np.ones(len(labels), bool)
+        if self.allow is not None or self.subtrees is not None:
+            allowed = _find_labels(labels, self.allow or ())
+        if self.subtrees is not None:
+            if labels.parents is None:
+                hint = "Train on data with a vocabulary that has them: SKOS, or a table with the columns name and parents"
+                raise SettingError("subtrees need the parents of the labels, which are not known", hint=hint)
+            allowed |= labels.hierarchy.find_descendants(np.flatnonzero(_find_labels(labels, self.subtrees)))
+        denied = _find_labels(labels, self.deny)
+        required = np.flatnonzero(_find_labels(labels, self.required))
+        groups = tuple(np.flatnonzero(_find_labels(labels, group)) for group in self.at_most_one)
+        return LabelRules(allowed, denied, required, groups, labels.hierarchy if self.with_parents else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the constraints in plain types, without those that are not set."""
+        defaults = {each.name: each.default for each in fields(self)}
+        values = {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        plain: dict[str, Any] = json.loads(json.dumps(values))
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: Any, where: str = "") -> Self:
+        """Make constraints from what ``to_dict`` returned.
+
+        :param where: Where the values come from, for error messages.
+        """
+        known = [each.name for each in fields(cls)]
+        if not isinstance(values, dict):
+            hint = f'Write an object such as {{"deny": ["some label"]}} with some of: {", ".join(known)}'
+            raise SettingError("these are no constraints", where=where, hint=hint)
+        for name in values:
+            if name not in known:
+                raise SettingError(f'there is no constraint "{name}"', where=where, hint=suggest(name, known))
+        return cls(**values)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read constraints from a JSON file: an object with the names of the parameters above."""
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")), where=str(path))
+        except OSError as error:
+            raise SettingError(
+                f"the file cannot be read ({error.strerror})", where=str(path), hint="Check the name"
+            ) from error
+        except ValueError as error:
+            hint = 'Write an object such as {"deny": ["some label"]}'
+            raise SettingError(f"the file is not JSON ({error})", where=str(path), hint=hint) from error
+
+    def to_file(self, path: str | Path) -> None:
+        """Write the constraints to a JSON file."""
+        with open_atomic(path) as stream:
+            stream.write((json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def combine_constraints(
+    labels: Labels, constraints: Iterable[Constraints], allowed: Bools | None = None, retired: Bools | None = None
+) -> LabelRules | None:
+    """Combine constraints that must all hold; None if there is nothing that must hold.
+
+    :param labels: The labels of the tagger.
+    :param constraints: Constraints of the tagger and of the request.
+    :param allowed: Labels that may be predicted [n_labels]; None: all.
+    :param retired: Labels that are never predicted [n_labels]; None: none.
+    """
+    rules = [each.resolve(labels) for each in constraints]
+    if allowed is not None or retired is not None:
+        nothing = np.zeros(len(labels), bool)
+        rules.append(LabelRules(~nothing if allowed is None else allowed, nothing if retired is None else retired))
+    if not rules:
+        return None
+    first, *others = rules
+    for each in others:
+        first = first.combine(each)
+    first.check(labels.names)
+    return first
+
+
+def _to_words(name: str, words: Any) -> tuple[str, ...] | None:
+    """Convert a list of labels to a tuple."""
+    if words is None and name in ("allow", "subtrees"):
+        return None
+    if isinstance(words, str) or not isinstance(words, Iterable):
+        raise SettingError(f"{name} is {words!r}", hint=f"Pass a list of labels: [{words!r}]")
+    out = tuple(words)
+    if wrong := [word for word in out if not isinstance(word, str)]:
+        raise SettingError(f"{name} contains {wrong[0]!r}", hint="Labels are given by their names")
+    return out
+
+
+def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
+    """[n_labels] The labels that some words stand for."""
+    found = np.zeros(len(labels), bool)
+    for word in words:
+        number = labels.keys.get(word)
+        if number is not None:
+            found[number] = True
+            continue
+        matches = _match_wildcard(labels, word) if _WILDCARD.search(word) else np.empty(0, np.int64)
+        if not len(matches):
+            what = "no label matches" if _WILDCARD.search(word) else "there is no label"
+            raise SettingError(f'{what} "{word}"', hint=suggest(word, labels.names))
+        found[matches] = True
+    return found
+
+
+def _match_wildcard(labels: Labels, pattern: str) -> Longs:
+    """The labels with a name, URI or notation that matches a shell-style pattern."""
+    matches = re.compile(translate(pattern)).match
+    columns = [labels.names, *(column for column in (labels.uris, labels.notations) if column is not None)]
+    return np.unique([i for column in columns for i, text in enumerate(column) if matches(text)]).astype(np.int64)

@@ -1,0 +1,99 @@
+"""Constraints of a tagger and of a request: what is predicted, saved and explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import longtail
+from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger
+from longtail.errors import SettingError
+
+
+@pytest.fixture(scope="module")
+def tagger(train: Dataset) -> Tagger:
+    """Its labels are fruit, metal, music and sea; apples are a kind of fruit without samples."""
+    parents = {"apples": ("fruit",), "fruit": ("goods",), "metal": ("goods",)}
+    names = (*train.labels.names, "goods", "apples")
+    labels = Labels(names, parents=tuple(parents.get(name, ()) for name in names))
+    return Tagger("plt", threads=1, unseen=False).fit(train.align(labels))
+
+
+@pytest.fixture
+def own(tagger: Tagger) -> Tagger:
+    """A tagger whose constraints a test may set."""
+    return Tagger.from_pipeline(tagger.pipeline, tagger.labels, tagger.reads_texts)
+
+
+TEXTS = ["ripe apple cherry juice", "iron and copper ore in a ship"]
+
+
+def names(rows: list[list[longtail.Tag]]) -> list[list[str]]:
+    return [[tag.label for tag in row] for row in rows]
+
+
+def test_a_request_limits_the_labels(tagger: Tagger) -> None:
+    assert names(tagger.predict(TEXTS, 1, constraints=Constraints(deny=["fruit", "metal"]))) != names(
+        tagger.predict(TEXTS, 1)
+    )
+    found = names(tagger.predict(TEXTS, 5, constraints=Constraints(allow=["m*"])))
+    assert [sorted(row) for row in found] == [["metal", "music"]] * 2
+    several = [Constraints(allow=["m*"]), Constraints(deny=["music"])]
+    assert names(tagger.predict(TEXTS, 5, constraints=several)) == [["metal"], ["metal"]]
+
+
+def test_required_labels_and_parents_without_samples(tagger: Tagger) -> None:
+    rules = Constraints(required=["apples"], with_parents=True)
+    for row in names(tagger.predict(TEXTS, 3, constraints=rules)):
+        assert "apples" in row and len(row) == 3
+    first = tagger.predict(TEXTS[:1], 2, constraints=Constraints(with_parents=True))[0]
+    assert {tag.label for tag in first} == {"fruit", "goods"} and first[0].score == first[1].score
+
+
+def test_constraints_of_the_tagger_hold_for_everything(own: Tagger, train: Dataset) -> None:
+    plain = own.predict_sets(TEXTS).toarray()
+    own.constraints = Constraints(deny=["fruit"])
+    fruit = own.labels.ids["fruit"]
+    assert plain[0, fruit] == 1 and own.predict_sets(TEXTS).toarray()[0, fruit] == 0
+    assert fruit not in own.topk(TEXTS, 4).ids and all(each.label != "fruit" for each in own.explain_topk(TEXTS[0], 3))
+    assert own.evaluate(train).labels.predicted[fruit] == 0
+    with pytest.raises(SettingError, match='"fruit" is both required and denied'):
+        own.predict(TEXTS, constraints=Constraints(required=["fruit"]))
+    own.constraints = Constraints(required=["sea"])
+    assert (own.predict_sets(TEXTS).toarray()[:, own.labels.ids["sea"]] == 1).all()
+
+
+def test_retired_labels_are_never_predicted(own: Tagger) -> None:
+    LabelEditor(own).retire("fruit")
+    assert all("fruit" not in row for row in names(own.predict(TEXTS, 6)))
+    assert names(own.predict(TEXTS, 6, constraints=Constraints(allow=["fruit", "sea"]))) == [["sea"], ["sea"]]
+
+
+def test_a_mask_of_labels(tagger: Tagger) -> None:
+    allowed = np.array(tagger.labels.names) == "music"
+    assert tagger.topk(TEXTS, 3, allowed=allowed).ids.tolist() == [[tagger.labels.ids["music"]]] * 2
+
+
+def test_nothing_allowed_is_an_error(tagger: Tagger) -> None:
+    for nothing in (Constraints(allow=[]), Constraints(deny=["*"]), Constraints(allow=["apples"])):
+        with pytest.raises(SettingError, match="Allow at least one label"):
+            tagger.predict(TEXTS, constraints=nothing)
+
+
+def test_labels_without_samples_have_no_explanation_but_are_listed(tagger: Tagger) -> None:
+    explained = tagger.explain_topk(TEXTS[0], 2, constraints=Constraints(with_parents=True))
+    by_name = {each.label: each for each in explained}
+    assert set(by_name) == {"fruit", "goods"} and by_name["fruit"].parts and not by_name["goods"].parts
+
+
+def test_constraints_are_saved_with_the_tagger(own: Tagger, tmp_path: Path) -> None:
+    own.constraints = Constraints(deny=["fruit"], at_most_one=[["metal", "sea"]])
+    own.save(tmp_path / "model")
+    again = longtail.load(tmp_path / "model")
+    assert again.constraints == own.constraints and again.predict(TEXTS, 3) == own.predict(TEXTS, 3)
+    assert '"deny": ["fruit"]' in again.summary()["constraints"]
+    own.constraints = None
+    own.save(tmp_path / "model", overwrite=True)
+    assert longtail.load(tmp_path / "model").constraints is None
