@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from longtail.recipes.reproduce import reproduce as reproduce
     from longtail.spec import MethodSpec as MethodSpec
     from longtail.tagger.explanation import Explanation as Explanation
+    from longtail.tagger.label_editor import LabelEditor as LabelEditor
+    from longtail.tagger.label_editor import edit_labels as edit_labels
     from longtail.tagger.tagger import Tag as Tag
     from longtail.tagger.tagger import Tagger as Tagger
     from longtail.tagger.tagger import load as load
@@ -38,6 +40,7 @@ _MODULES = {
     "Constraints": "longtail.decisions.constraints",
     "Dataset": "longtail.data.dataset",
     "Explanation": "longtail.tagger.explanation",
+    "LabelEditor": "longtail.tagger.label_editor",
     "Labels": "longtail.data.labels",
     "LongtailError": "longtail.errors",
     "MethodSpec": "longtail.spec",
@@ -50,6 +53,7 @@ _MODULES = {
     "check": "longtail.data.check",
     "choose": "longtail.api",
     "compare": "longtail.api",
+    "edit_labels": "longtail.tagger.label_editor",
     "load": "longtail.tagger.tagger",
     "pretrain": "longtail.nn.pretraining",
     "read": "longtail.data.read",

@@ -10,12 +10,12 @@ from longtail.data.labels import Labels
 from longtail.data.layout import LayoutOptions
 from longtail.data.read import read_any
 from longtail.errors import DataError, SettingError
-from longtail.metrics.sets import choose_threshold
 from longtail.models.blend.model import Blend
 from longtail.pipeline import Pipeline
 from longtail.spec import MethodSpec, join_specs
+from longtail.tagger.held_out import predict_held_out
 from longtail.tagger.inputs import prepare_data
-from longtail.tagger.tagger import THRESHOLD_K, Tagger, load
+from longtail.tagger.tagger import Tagger, load
 
 
 def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Tagger:
@@ -38,6 +38,9 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
         raise SettingError(f"the number of taggers to blend is {len(members)}", hint="Pass two or more")
     if any(isinstance(tagger.model, Blend) for tagger in members):
         raise SettingError("one of the taggers is a blend", hint="Pass its members instead")
+    if any(not tagger.register.is_original or len(tagger.labels) > tagger.model.n_labels for tagger in members):
+        hint = "Blend the taggers as they were trained, then change the labels of the blend"
+        raise SettingError("labels of one of the taggers were retired, merged or added", hint=hint)
     reads_texts = members[0].reads_texts
     if any(tagger.reads_texts != reads_texts for tagger in members):
         hint = "Blend taggers that read the same kind of input"
@@ -51,5 +54,5 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
     spec = MethodSpec("blend", settings={"members": join_specs(tagger.spec for tagger in members), "label_names": False})
     pipeline = Pipeline(spec)
     pipeline.model = Blend.from_members([tagger.pipeline for tagger in members], label_ids, (inputs, Y))
-    threshold = choose_threshold(pipeline.model.topk(inputs, THRESHOLD_K), Y)
-    return Tagger.from_pipeline(pipeline, known, reads_texts, threshold, members[0].layout)
+    held_out = predict_held_out(pipeline.model, inputs, Y, (inputs, Y), calibrate=True)
+    return Tagger.from_pipeline(pipeline, known, reads_texts, members[0].layout, held_out)

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.holdout import take_samples
 from longtail.errors import SettingError
 from longtail.features.analyser import Analyser
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
@@ -16,7 +17,7 @@ from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser, VectorSettings
 from longtail.features.pretrained import check_encoder
 from longtail.features.text import AUTO, TextFeatures, fill_plain_words
-from longtail.kernels import Floats, Ints
+from longtail.kernels import Floats, Ints, Longs
 from longtail.labelspace.names import NameSamples
 from longtail.linear.feature_trial import NAMES, choose_features
 from longtail.model import Model, PartWeights
@@ -67,6 +68,11 @@ class Encoded:
     inputs: Any  # texts, or feature vectors as they were passed
     vectors: sp.csr_array  # feature vectors before the autoencoder; None if the model reads the inputs themselves
     X: Any  # what the model reads
+
+    def take(self, rows: Longs) -> Encoded:
+        """Return some of the inputs."""
+        vectors = None if self.vectors is None else take_samples(self.vectors, rows)
+        return Encoded(take_samples(self.inputs, rows), vectors, take_samples(self.X, rows))
 
     @property
     def n_unknown(self) -> int:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import check_features, check_labels
-from longtail.data.holdout import take_samples
+from longtail.data.holdout import draw_holdout, take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.extras import require
@@ -23,7 +23,7 @@ from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
 from longtail.state import State
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import HeldOut, TopK, select_above
 
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
@@ -162,6 +162,23 @@ class Model(Settings, ABC):
     def tune(self, X: Input, Y: sp.csr_array) -> None:
         """Choose settings on validation data, at the end of ``fit``. By default there are none to choose."""
 
+    def predict_held_out(self, X: Input, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Predict training samples with a model that was not fitted on them, to calibrate the scores; None: there are none.
+
+        By default, these are the samples that the method has held out for early stopping. Others override this.
+
+        :param X: The samples that ``fit`` got, without validation data.
+        :param Y: Their labels.
+        :param k: Number of labels.
+        """
+        params = self.get_params()
+        rows = draw_holdout(Y, params.get("holdout", 0.0), params.get("seed", 0), n_names=self.n_names)
+        if not len(rows):
+            return None
+        fitted = self.label_counts - np.bincount(Y[rows].indices, minlength=self.n_labels)
+        source = f"{len(rows):,} training samples that were held out for early stopping"
+        return HeldOut(self.topk(take_samples(X, rows), k), Y[rows], fitted, source)
+
     def topk(self, X: Input, k: int = 5, *, allowed: Bools | None = None) -> TopK:
         """Return the k best labels of each sample; fewer if fewer labels have training samples.
 
@@ -179,7 +196,7 @@ class Model(Settings, ABC):
     def predict_sets(self, X: Input, threshold: float | None = None, *, allowed: Bools | None = None) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold (None: ``default_threshold``)."""
         limit = self.default_threshold if threshold is None else threshold
-        return collect_sets(lambda k: self.topk(X, k, allowed=allowed), limit, self.n_labels)
+        return select_above(lambda k: self.topk(X, k, allowed=allowed), limit, self.n_labels)
 
     def explain(self, sample: Input, label: int) -> PartWeights:
         """Return the parts of one sample that are evidence for a label (positive weights) or against it (negative).
@@ -304,23 +321,6 @@ class Model(Settings, ABC):
         if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
             raise DataError(f"{type(self).__name__} reads texts", hint="Pass a list of strings")
         return X
-
-
-def collect_sets(search: Callable[[int], TopK], threshold: float, n_labels: int) -> sp.csr_array:
-    """Return an indicator matrix of all labels whose score reaches a threshold.
-
-    :param search: Finds the k best labels.
-    """
-    k, best = 8, search(8)
-    while k < n_labels and (best.scores[:, -1] >= threshold).any():  # until the last label of every row is below it
-        k *= 4
-        best = search(k)
-    predicted = (best.ids != NO_LABEL) & (best.scores >= threshold)
-    indptr = np.concatenate([[0], np.cumsum(predicted.sum(axis=1))])
-    ones = np.ones(indptr[-1], np.float32)
-    out = sp.csr_array((ones, best.ids[predicted], indptr), shape=(best.n_samples, n_labels))
-    out.sort_indices()
-    return out
 
 
 def count_samples(X: Any) -> int:

@@ -161,15 +161,19 @@ class Pipeline:
         """Return the ids of the k best labels of each text or feature vector, or of the k best of the allowed labels."""
         return join_topk([self.model.topk(batch.X, k, allowed=allowed) for batch in self.encode_batches(inputs)])
 
-    def score(self, sample: Encoded, label: int) -> float:
-        """Return the score of a label for one encoded sample; 0 if no search finds the label."""
+    def find(self, sample: Encoded, label: int) -> TopK:
+        """Return the best labels of one encoded sample, as many as are needed to find a given one, or all that are found."""
         k = _FIRST_K
         while True:
             best = self.model.topk(sample.X, k)
-            found = best.scores[0, best.ids[0] == label]
-            if len(found) or k >= self.model.n_labels:
-                return float(found[0]) if len(found) else 0.0
+            if label in best.ids[0] or k >= self.model.n_labels:
+                return best
             k *= 8
+
+    def score(self, sample: Encoded, label: int) -> float:
+        """Return the model's score of a label for one encoded sample; 0 if no search finds the label."""
+        best = self.find(sample, label)
+        return float(best.scores[0, best.ids[0] == label].sum())
 
     def explain(self, sample: Encoded, label: int) -> PartWeights:
         """Return the parts of one encoded sample with their contributions to a label: see ``Model.explain``."""

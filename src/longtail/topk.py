@@ -1,9 +1,10 @@
-"""TopK: the form of all predictions."""
+"""TopK: the form of all predictions; and predictions for held-out samples."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,6 +49,36 @@ class TopK:
     def k(self) -> int:
         """Number of predictions per sample."""
         return int(self.ids.shape[1])
+
+
+def select_above(find: Callable[[int], TopK], limit: float, n_labels: int) -> sp.csr_array:
+    """Return an indicator matrix [n_samples, n_labels] of all labels whose score reaches a limit.
+
+    :param find: Returns the k best labels of each sample.
+
+    >>> best = TopK(np.array([[1, 0]]), np.array([[0.9, 0.1]]))
+    >>> select_above(lambda k: best, 0.5, 2).toarray().tolist()
+    [[0.0, 1.0]]
+    """
+    k, best = 8, find(8)
+    while k < n_labels and (best.scores[:, -1] >= limit).any():  # until the last label of every row is below it
+        k *= 4
+        best = find(k)
+    predicted = (best.ids != NO_LABEL) & (best.scores >= limit)
+    indptr = np.concatenate([[0], np.cumsum(predicted.sum(axis=1))])
+    ones = np.ones(indptr[-1], np.float32)
+    out = sp.csr_array((ones, best.ids[predicted], indptr), shape=(best.n_samples, n_labels))
+    out.sort_indices()
+    return out
+
+
+class HeldOut(NamedTuple):
+    """Predictions for samples that the model which predicts was not fitted on."""
+
+    topk: TopK  # with the scores of the model
+    Y: sp.csr_array  # [n_samples, n_labels] the true labels
+    label_counts: NDArray[np.integer[Any]]  # [n_labels] samples of each label that the model was fitted on
+    source: str  # where the samples come from, for people
 
 
 def find_hits(topk: TopK, Y: sp.csr_array) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import longtail
-from longtail import Constraints, Dataset, Labels, Tagger
+from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger
 from longtail.errors import SettingError
 
 
@@ -18,13 +18,13 @@ def tagger(train: Dataset) -> Tagger:
     parents = {"apples": ("fruit",), "fruit": ("goods",), "metal": ("goods",)}
     names = (*train.labels.names, "goods", "apples")
     labels = Labels(names, parents=tuple(parents.get(name, ()) for name in names))
-    return Tagger("plt", threads=1).fit(train.align(labels))
+    return Tagger("plt", threads=1, unseen=False).fit(train.align(labels))
 
 
 @pytest.fixture
 def own(tagger: Tagger) -> Tagger:
     """A tagger whose constraints a test may set."""
-    return Tagger.from_pipeline(tagger.pipeline, tagger.labels, tagger.reads_texts, tagger.threshold)
+    return Tagger.from_pipeline(tagger.pipeline, tagger.labels, tagger.reads_texts)
 
 
 TEXTS = ["ripe apple cherry juice", "iron and copper ore in a ship"]
@@ -66,7 +66,7 @@ def test_constraints_of_the_tagger_hold_for_everything(own: Tagger, train: Datas
 
 
 def test_retired_labels_are_never_predicted(own: Tagger) -> None:
-    own.retired = np.array(own.labels.names) == "fruit"
+    LabelEditor(own).retire("fruit")
     assert all("fruit" not in row for row in names(own.predict(TEXTS, 6)))
     assert names(own.predict(TEXTS, 6, constraints=Constraints(allow=["fruit", "sea"]))) == [["sea"], ["sea"]]
 

@@ -13,6 +13,7 @@ from longtail.blending import blend as blend_taggers
 from longtail.cli.compare import compare as compare
 from longtail.cli.compare import reproduce as reproduce
 from longtail.cli.demo import demo as demo
+from longtail.cli.labels import labels as labels
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.cli.predict import predict as predict
@@ -94,6 +95,16 @@ def evaluate(arguments: Namespace) -> None:
     if arguments.per_label:
         with open_atomic(arguments.per_label) as stream:
             stream.write(_render_labels(result, tagger, data).encode())
+
+
+def calibrate(arguments: Namespace) -> None:
+    """Fit the calibration of a saved tagger again, and save it."""
+    check_target(Path(arguments.model), overwrite=True)  # an error before the work if it is not writable
+    check_sources(arguments.data, vocabulary=arguments.vocabulary)
+    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
+    data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
+    tagger.calibrate(data).save(arguments.model, overwrite=True)
+    display.say(f"calibrated on {tagger.calibrated_on}; saved in {arguments.model}")
 
 
 def check(arguments: Namespace) -> None:

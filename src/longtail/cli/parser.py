@@ -40,10 +40,15 @@ EXAMPLES = {
         "longtail blend test.jsonl report/models/ovr report/models/plt --out both2",
     ),
     "reproduce": ("longtail reproduce popularity.pydoc", "longtail reproduce plt.pydoc --threads 1"),
+    "labels": (
+        'longtail labels model rename fruit fruits --reason "plural, as in the thesaurus"',
+        "longtail labels model undo",
+    ),
     "predict": (
         "echo 'Sort a list in place.' | longtail predict model --k 3",
         "longtail predict model test.jsonl --json --threads 1",
     ),
+    "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --threads 1"),
     "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
     "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
     "info": ("longtail info model", "longtail info trees --tree tree.svg"),
@@ -91,6 +96,7 @@ def build_parser() -> Parser:
     _add_training(add)
     _add_selection(add)
     _add_models(add)
+    _add_labels(add)
     _add_data(add)
     return top
 
@@ -101,7 +107,7 @@ def _add_training(add: _Add) -> None:
     method = "method, or method:preset+name=value…; see `longtail methods`. auto: as `choose` proposes (default: ovr)"
     train.add_argument("--method", default="ovr", metavar="SPEC", help=method)
     train.add_argument("--out", required=True, metavar="MODEL", help="folder to save the model in")
-    train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
+    train.add_argument("--valid", metavar="DATA", help="validation data: to calibrate scores on, and to report on")
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     minutes = "stop training after N minutes, with the best weights so far: neural methods, and --method auto"
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
@@ -195,9 +201,16 @@ def _add_models(add: _Add) -> None:
         "--novelty", action="store_true", help="show how unlike the training data each text is (0 to about 1)"
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
+    predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
     _add_threads(predict)
     add_constraint_options(predict)
     add_layout_options(predict, reads_labels=False)
+
+    calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
+    calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
+    calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
+    _add_threads(calibrate)
+    add_layout_options(calibrate)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
@@ -212,6 +225,43 @@ def _add_models(add: _Add) -> None:
 
     methods = add("methods", "List the methods with their presets; with a name, every setting of that method.")
     methods.add_argument("method", nargs="?", metavar="METHOD", help="method whose settings to describe")
+
+
+def _add_labels(add: _Add) -> None:
+    labels = add("labels", "Change the labels of a saved tagger without training; every change is logged and can be undone.")
+    labels.add_argument("model", metavar="MODEL")
+    operations = labels.add_subparsers(dest="operation", metavar="OPERATION", required=True, parser_class=Parser)
+
+    def operation(name: str, summary: str, *, logged: bool = True) -> argparse.ArgumentParser:
+        parser = operations.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if logged:
+            parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
+        return parser
+
+    names = "name, URI, notation, other or former name"
+    rename = operation("rename", "Give a label another name.")
+    rename.add_argument("old", metavar="LABEL", help=names)
+    rename.add_argument("new", metavar="NAME")
+    merge = operation("merge", "Predict one label in place of several, with the highest of their scores.")
+    merge.add_argument("labels", nargs="+", metavar="LABEL", help=f"{names}; or several, separated by commas")
+    merge.add_argument("--into", required=True, metavar="LABEL", help="the label that remains, or a new name")
+    for name, summary in (
+        ("retire", "Predict labels no longer: the best of the others are returned."),
+        ("restore", "Predict labels again that were retired or merged."),
+    ):
+        operation(name, summary).add_argument("labels", nargs="+", metavar="LABEL", help=names)
+    add_labels = operation("add", "Add labels, which are predicted by their names and descriptions until there are samples.")
+    add_labels.add_argument("--texts", metavar="DATA", help="texts with the new labels: part of their descriptions")
+    diff = operation("diff", "Show what a new version of a vocabulary would change.", logged=False)
+    sync = operation("sync", "Apply a new version of a vocabulary: rename, retire, add, update.")
+    for parser in (add_labels, diff, sync):
+        parser.add_argument("vocabulary", metavar="VOCABULARY", help="list of names, table (TSV, CSV) or SKOS")
+        language = "language of the label names, such as fi (default: en, or the most frequent)"
+        parser.add_argument("--vocabulary-language", metavar="CODE", help=language)
+    history = operation("history", "List the changes, oldest first.", logged=False)
+    for parser in (diff, sync, history):
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    operation("undo", "Undo the last change that was not undone yet.", logged=False)
 
 
 def _add_data(add: _Add) -> None:

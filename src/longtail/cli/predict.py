@@ -84,12 +84,12 @@ def _answer(
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
     if not arguments.explain:
-        predicted = tagger.predict(encoded, arguments.k, constraints=constraints)
+        predicted = tagger.predict(encoded, arguments.k, constraints=constraints, raw=arguments.raw)
         for tags, id, novel in zip(predicted, batch.ids, novelty, strict=True):
             answers.add(Answer(tags, id, novel))
     for at in range(n_samples if arguments.explain else 0):
         one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
-        explained = tagger.explain_topk(one, arguments.k, constraints=constraints)
+        explained = tagger.explain_topk(one, arguments.k, constraints=constraints, raw=arguments.raw)
         answer = Answer((), batch.ids[at], novelty[at], explained, tagger.reads_texts)
         if arguments.json or arguments.output == "jsonl":
             answers.add(answer)

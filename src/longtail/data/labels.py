@@ -23,6 +23,7 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "uris": ("uri", ""),
     "alt_names": ("alt_names", ()),
     "notations": ("notation", ""),
+    "former_names": ("former_names", ()),
 }
 _N_SHOWN = 3  # labels in a representation
 
@@ -37,6 +38,7 @@ class Labels:
     :param uris: The URI of each label; empty if it has none.
     :param alt_names: Other names of each label.
     :param notations: The code of each label, such as a class number; empty if it has none.
+    :param former_names: Names that each label had before it was renamed.
 
     >>> Labels(("fruit", "red"))
     Labels(2 names: 'fruit', 'red')
@@ -48,6 +50,7 @@ class Labels:
     uris: tuple[str, ...] | None = None
     alt_names: tuple[tuple[str, ...], ...] | None = None
     notations: tuple[str, ...] | None = None
+    former_names: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         for name, column in self.columns():
@@ -87,18 +90,19 @@ class Labels:
 
     @cached_property
     def keys(self) -> dict[str, int]:
-        """The id of each label, by everything that may stand for it in data: name, URI, notation and other names.
+        """The id of each label, by everything that may stand for it in data: name, URI, notation, other and former names.
 
-        A notation or other name that several labels share stands for none of them. Names come before URIs, these before
-        notations, and these before other names.
+        A notation, other or former name that several labels share stands for none of them. Names come before URIs, these
+        before notations, these before other names, and these before former names.
 
         >>> labels = Labels(("cats", "dogs"), uris=("http://x/1", "http://x/2"), alt_names=(("pets",), ("pets", "hounds")))
         >>> labels.keys
         {'hounds': 1, 'http://x/1': 0, 'http://x/2': 1, 'cats': 0, 'dogs': 1}
         """
-        if not (self.uris or self.notations or self.alt_names):
+        if not (self.uris or self.notations or self.alt_names or self.former_names):
             return self.ids
-        others: list[Sequence[Iterable[str]]] = [self.alt_names or (), [[code] for code in self.notations or ()]]
+        others: list[Sequence[Iterable[str]]] = [self.former_names or (), self.alt_names or ()]
+        others.append([[code] for code in self.notations or ()])
         out: dict[str, int] = {}
         for column in others:
             words = [(word, i) for i, cell in enumerate(column) for word in set(cell) if word]

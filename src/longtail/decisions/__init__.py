@@ -1,1 +1,1 @@
-"""From scores to decisions: which labels a text gets."""
+"""From scores to decisions: calibrated probabilities, constraints, and which labels a text gets."""

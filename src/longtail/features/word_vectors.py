@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -98,11 +99,18 @@ def _parse_vector(word: str, values: list[str], where: str) -> Floats:
 
 def average_token_vectors(name: str, words: Sequence[str]) -> Floats:
     """Average the vectors of each word's tokens [n, d], from the token vectors of a package."""
+    vectors, tokenizer = load_token_vectors(name)
+    tokens = tokenizer.transform(words)
+    weights = np.repeat(1 / np.maximum(tokens.lengths, 1), tokens.lengths).astype(np.float32)
+    averaging = sp.csr_array((weights, tokens.ids, tokens.indptr), shape=(len(words), len(vectors)))
+    means: Floats = averaging @ vectors
+    return means
+
+
+@lru_cache(maxsize=1)
+def load_token_vectors(name: str) -> tuple[Floats, Tokens]:
+    """Load the token vectors of a package and its tokenizer, once."""
     from safetensors.numpy import load_file
 
     (vectors,) = load_file(find_pretrained_folder(name) / STATIC_VECTORS[name]).values()
-    tokens = Tokens(pretrained=name).fit(words).transform(words)
-    weights = np.repeat(1 / np.maximum(tokens.lengths, 1), tokens.lengths).astype(np.float32)
-    averaging = sp.csr_array((weights, tokens.ids, tokens.indptr), shape=(len(words), len(vectors)))
-    means: Floats = averaging @ vectors.astype(np.float32)
-    return means
+    return vectors.astype(np.float32), Tokens(pretrained=name).fit([""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from longtail.data.hierarchy import Hierarchy
 from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY, compute_inverse_propensity
+from longtail.metrics.calibration import ReliabilityBin, measure_reliability
 from longtail.metrics.hierarchy import score_hierarchy
 from longtail.metrics.intervals import bootstrap
 from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
@@ -26,15 +27,18 @@ class Evaluation:
     """The metrics of one model on one data set, from 0 to 100."""
 
     values: dict[str, float]  # by name: "P@1", …, "coverage@5", "micro-F1", …
-    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the ranking metrics
+    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the ranking metrics and calibration errors
     slices: dict[str, dict[str, float]]  # metrics of the labels in each slice of label frequency
     scores: SampleScores  # ranking metrics of each sample
     labels: LabelCounts  # true and predicted samples of each label
     n_samples: int
+    bins: list[ReliabilityBin] = field(default_factory=list)  # empty if the scores are not probabilities
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as ``longtail evaluate --json`` writes them."""
-        return {**self.values, "n_samples": self.n_samples, "intervals": self.intervals, "slices": self.slices}
+        bins = [one._asdict() for one in self.bins]
+        parts = {"intervals": self.intervals, "slices": self.slices, "reliability": bins}
+        return {**self.values, "n_samples": self.n_samples, **parts}
 
     def __repr__(self) -> str:
         last = list(self._list_ks())[-1]
@@ -44,7 +48,8 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         ks = list(self._list_ks())
-        rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in RANKING_METRICS]
+        metrics = [*RANKING_METRICS, *(["ECE"] if self.bins else [])]
+        rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in metrics]
         ranking = format_table(rows, ("metric", *(f"@{k}" for k in ks)), f"{self.n_samples:,} samples")
         others = [(name, value) for name, value in self.values.items() if name not in self.intervals]
         slices = [(name, *row.values()) for name, row in self.slices.items() if row["labels"]]
@@ -68,6 +73,7 @@ def evaluate(
     ks: Sequence[int] = DEFAULT_KS,
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
     predicted: sp.csr_array | None = None,
+    probabilities: bool = False,
     hierarchy: Hierarchy | None = None,
 ) -> Evaluation:
     """Compute the metrics of predictions.
@@ -79,6 +85,7 @@ def evaluate(
     :param ks: Ranks at which the ranking metrics are computed.
     :param propensity: Constants A and B of the propensity-scored metrics.
     :param predicted: Indicator matrix of the predicted labels, [n_samples, n_labels], for the F1 scores. None: no F1 scores.
+    :param probabilities: Whether scores are probabilities. Then calibration errors are computed, too.
     :param hierarchy: The parents of the labels, for hierarchical precision, recall and F1. None: none of these.
 
     >>> topk = TopK(np.array([[0, 1], [1, 0]]), np.array([[0.9, 0.1], [0.8, 0.2]]))
@@ -98,8 +105,13 @@ def evaluate(
     if hierarchy is not None and hierarchy.parents.nnz:
         sets = None if predicted is None else _widen(predicted, n_labels)
         values |= score_hierarchy(topk, Y, hierarchy, ks, sets)
-    slices = score_slices(topk, Y, counts, depth)
-    return Evaluation(values, bootstrap(scores), slices, scores, labels, int(Y.shape[0]))
+    slices, intervals, bins = score_slices(topk, Y, counts, depth), bootstrap(scores), []
+    if probabilities:
+        found = measure_reliability(topk, Y, counts, ks)
+        values, intervals, bins = values | found.values, intervals | found.intervals, found.bins
+        for name, error in found.slices.items():
+            slices[name][f"ECE@{depth}"] = error
+    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), bins)
 
 
 def _widen(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:

@@ -13,8 +13,8 @@ from longtail.report.text import render_table
 
 def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     """Metrics at each k with 95 % intervals, set-based metrics, and slices by label frequency."""
-    rows = []
-    for name in RANKING_METRICS:
+    rows, measured = [], [*RANKING_METRICS, *(["ECE"] if result.bins else [])]
+    for name in measured:
         cells = [name]
         for k in ks:
             low, high = result.intervals[f"{name}@{k}"]
@@ -22,16 +22,18 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
         rows.append(cells)
     table = render_table([f"{result.n_samples:,} samples", *(f"@{k}" for k in ks)], rows)
     parts = [f"{table}\nPercentages with 95 % confidence intervals. PSP and PSnDCG give rare labels more weight."]
+    if result.bins:
+        parts[0] += "\nECE: by how much probabilities differ from the share of right labels; lower is better."
     if f"hF1@{ks[0]}" in result.values:
         parts.append(_render_hierarchy(result, ks))
-    in_tables = {*RANKING_METRICS, *HIERARCHY_METRICS}
+    in_tables = {*measured, *HIERARCHY_METRICS}
     others = {name: value for name, value in result.values.items() if name.split("@")[0] not in in_tables}
     deepest = max(ks)
     notes = f"coverage@{deepest}: labels predicted correctly at least once."
     if any(name.endswith("F1") for name in others):
         notes += " F1: of the labels whose score reaches the threshold."
     parts.append("  ".join(f"{name} {value:.2f}" for name, value in others.items()) + f"\n{notes}")
-    header = ["labels by training samples", "labels", "occurrences", f"recall@{deepest}", f"part of P@{deepest}"]
+    header = ["labels by training samples", "labels", "occurrences", *list(result.slices["head"])[2:]]
     rows = [
         [
             f"{name} ({FREQUENCY_MEANINGS[name]})",

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
 
-FORMAT = 3
+FORMAT = 4  # the format that is written
+_READABLE = (3, FORMAT)  # format 3 has no calibration and no history of the labels
 MANIFEST = "manifest.json"
 _DATA_FILE = re.compile(r"(\.?)[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)(\.\d+\.part)?|\.manifest\.json\.\d+\.part")
 _DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U16": "u2", "U64": "u8"}
@@ -43,19 +44,35 @@ class Bundle:
 
 def save_bundle(bundle: Bundle, folder: str | Path) -> None:
     """Write a bundle, replacing one that may be there."""
-    folder = Path(folder)
+    _write(Path(folder), bundle, {})
+
+
+def amend_bundle(folder: str | Path, amended: Bundle) -> None:
+    """Replace the description, the labels and some arrays of a bundle. Files of other arrays are neither read nor written.
+
+    :param folder: The folder of the bundle.
+    :param amended: The whole description; the arrays of the parts that change, empty for a part to remove; the labels.
+    """
+    files = load_manifest(Path(folder))["files"]
+    _write(Path(folder), amended, {name: entry for name, entry in files.items() if name.split(".")[0] not in amended.arrays})
+
+
+def _write(folder: Path, bundle: Bundle, kept: dict[str, Any]) -> None:
+    """Write the files of a bundle, then its manifest, which also names the files that are kept."""
     check_target(folder, overwrite=True)
     existed = folder.is_dir()
     try:
-        files = {}
+        files = dict(kept)
         for name, content in encode_files(bundle):
             digest = hashlib.sha256(content).hexdigest()
             stem, ending = name.split(".")
             path = folder / f"{stem}-{digest[:12]}.{ending}"
-            with open_atomic(path) as stream:
-                stream.write(content)
+            if not _has_content(path, digest):
+                with open_atomic(path) as stream:
+                    stream.write(content)
             files[name] = {"file": path.name, "bytes": len(content), "sha256": digest}
-        manifest = {"format": FORMAT, **bundle.about, "files": files}
+        about = {name: value for name, value in bundle.about.items() if name not in ("format", "files")}
+        manifest = {"format": FORMAT, **about, "files": files}
         with open_atomic(folder / MANIFEST) as stream:
             stream.write(sign_manifest(manifest))
         _sync(folder)
@@ -121,8 +138,12 @@ def sign_manifest(manifest: dict[str, Any]) -> bytes:
     return (encode({**manifest, "sha256": digest}) + "\n").encode()
 
 
-def load_bundle(folder: str | Path) -> Bundle:
-    """Read a bundle. Every file is checked against its hash; arrays are mapped into memory."""
+def load_bundle(folder: str | Path, checked: Collection[str] | None = None) -> Bundle:
+    """Read a bundle. Files are checked against their hashes; arrays are mapped into memory.
+
+    :param folder: The folder.
+    :param checked: The parts that are checked. The others are mapped only, and need not be read. None: all.
+    """
     folder = Path(folder)
     manifest = load_manifest(folder)
     arrays: dict[str, State] = {}
@@ -132,8 +153,9 @@ def load_bundle(folder: str | Path) -> Bundle:
             found = f"the manifest names a file that is not part of a bundle: {entry['file']}"
             raise BundleError(found, where=str(folder), hint=_COPY_AGAIN)
         path = folder / str(entry["file"])
-        _check_hash(path, entry)
         stem, ending = name.split(".")
+        if checked is None or stem in checked:
+            _check_hash(path, entry)
         if ending == "safetensors":
             arrays[stem] = _map_arrays(path)
         else:
@@ -161,7 +183,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     unsigned = {name: value for name, value in manifest.items() if name != "sha256"} if version else {}
     if content != sign_manifest(unsigned):
         raise BundleError("the manifest is damaged: its SHA-256 is wrong", where=str(path), hint=_COPY_AGAIN)
-    if version != FORMAT:
+    if version not in _READABLE:
         found = f"the bundle has format {version} (longtail {manifest.get('longtail')}), this longtail reads format {FORMAT}"
         raise BundleError(found, where=str(path), hint="Train the model again, or use the version of longtail that wrote it")
     return unsigned
@@ -194,10 +216,19 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
+def _has_content(path: Path, digest: str) -> bool:
+    """Whether a file has the content with this hash: then it need not be written again."""
+    return path.is_file() and _hash_file(path) == digest
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def _check_hash(path: Path, entry: dict[str, Any]) -> None:
     try:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = _hash_file(path)
     except FileNotFoundError as error:
         raise BundleError("a file of the bundle is missing", where=str(path), hint=_COPY_AGAIN) from error
     if digest != entry["sha256"]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.frames import is_tabular
-from longtail.data.holdout import take_samples
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
+from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
@@ -25,23 +26,29 @@ from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
 from longtail.html import format_table
 from longtail.kernels import Bools, Floats, Longs
+from longtail.labelspace.names import append_labels
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.metrics.sets import choose_threshold
-from longtail.model import Model, collect_sets, count_samples
+from longtail.model import Model, count_samples
 from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
-from longtail.spec import MethodSpec
+from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, Part, build_parts
+from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
-from longtail.topk import NO_LABEL, TopK
+from longtail.tagger.register import PART as HISTORY
+from longtail.tagger.register import Register
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, find_vectors, fit_unseen, mix
+from longtail.tagger.unseen import PART as UNSEEN
+from longtail.topk import NO_LABEL, HeldOut, TopK, select_above
 
 _CONFIGURABLE = ("threads", "device")
-THRESHOLD_K = 100  # labels per validation sample among which the threshold is chosen
+_FIRST_K = 64  # labels among which the score of a given one is looked up first
 
 
 class Tag(NamedTuple):
@@ -63,7 +70,6 @@ class Tagger:
     """
 
     constraints: Constraints | None = None  # what must hold for all predictions, together with those of a request
-    retired: Bools | None = None  # [n_labels] labels that are never predicted; None: none
 
     def __init__(
         self,
@@ -85,20 +91,41 @@ class Tagger:
         """
         spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
         self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
+        self._settings.check()
+        self.calibration: Calibration | None = None  # None: scores are those of the model
+        self.calibrated_on = ""  # the samples that the calibration was fitted to, for people
         self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
         self.reads_texts = True
         self.layout = Layout()  # the columns of the training data
-        self._labels: Labels | None = None
+        self.unseen: UnseenLabels | None = None  # scores labels without training samples by their names
+        self._indexed: tuple[Register, UnseenNames | None] | None = None
+        self._register: Register | None = None
 
     @classmethod
     def from_pipeline(
-        cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float, layout: Layout | None = None
+        cls,
+        pipeline: Pipeline,
+        labels: Labels,
+        reads_texts: bool,
+        layout: Layout | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Build a fitted tagger from a fitted pipeline."""
+        """Build a fitted tagger from a fitted pipeline; it is calibrated on predictions for held-out samples, if given."""
         tagger = cls.__new__(cls)
-        tagger.layout = layout or Layout()
-        tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.threshold = pipeline, labels, reads_texts, threshold
+        tagger.pipeline, tagger.reads_texts, tagger.layout = pipeline, reads_texts, layout or Layout()
+        tagger._register, tagger.unseen, tagger._indexed = Register.from_labels(labels), None, None
+        tagger._fit_decisions(held_out)
         return tagger
+
+    @property
+    def _settings(self) -> TaggerSettings:
+        values = self.spec.resolve()
+        return TaggerSettings(**{name: values[name] for name in TaggerSettings.param_names() if name in values})
+
+    @property
+    def score_meaning(self) -> Literal["probability", "margin", "count"]:
+        """What the scores of ``topk`` and ``predict`` are: calibrated probabilities, or the scores of the model."""
+        return "probability" if self.calibration else self.model.score_meaning
 
     @property
     def spec(self) -> MethodSpec:
@@ -123,14 +150,23 @@ class Tagger:
     @property
     def is_fitted(self) -> bool:
         """Whether the tagger is fitted."""
-        return self._labels is not None
+        return self._register is not None
 
     @property
     def labels(self) -> Labels:
-        """The labels that the tagger was fitted on."""
-        if self._labels is None:
+        """The labels that the tagger was fitted on, followed by those that were added; also retired and merged ones."""
+        return self.register.labels
+
+    @property
+    def register(self) -> Register:
+        """The labels with what each is predicted as, and how they were changed. ``longtail.edit_labels`` changes them."""
+        if self._register is None:
             raise LongtailError("this tagger is not fitted yet", hint="Call fit() first")
-        return self._labels
+        return self._register
+
+    @register.setter
+    def register(self, register: Register) -> None:
+        self._register = register
 
     def fit(
         self,
@@ -147,8 +183,9 @@ class Tagger:
             their labels, a list of objects, a data frame.
         :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a file, a
             list of objects or a data frame, the column or columns with the labels. None: guessed.
-        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. It sets the
-            threshold of ``predict_sets`` to the one with the best micro-F1, and stops the training of networks early.
+        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. Scores
+            are calibrated on it, the threshold of ``predict_sets`` is the one with the best micro-F1 on it, and it stops the
+            training of networks early. None: samples that are held out from the training data do that.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
@@ -167,12 +204,45 @@ class Tagger:
         X = pipeline.fit_features(train.inputs, train.Y, labels=train.labels, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
         pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
-        threshold = pipeline.model.default_threshold
-        if encoded is not None:
-            threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
-        self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
-        self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
+        fitted = copy(self)
+        fitted.pipeline, fitted._register = pipeline, Register.from_labels(train.labels)
+        fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
+        calibrate = self._settings.calibrate
+        Y = append_labels(train.Y, pipeline.named)
+        fitted._fit_decisions(predict_held_out(pipeline.model, X, Y, encoded, calibrate), calibrate)
+        fitted.unseen = None
+        if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
+            seed = pipeline.model.get_params().get("seed", 0)
+            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, vectors=find_vectors(), seed=seed)
+        vars(self).update(vars(fitted))
         return self
+
+    def calibrate(self, data: Any, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Self:
+        """Fit the calibration again, and the threshold of ``predict_sets``, to data that the tagger was not fitted on.
+
+        :param data: Data in one of the forms that ``fit`` takes.
+        :param labels: Labels as for ``fit``.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+        """
+        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
+        if Y.shape[0] < MIN_SAMPLES:
+            hint = f"Give at least {MIN_SAMPLES}, better some thousand"
+            raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
+        best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
+        self._fit_decisions(HeldOut(best, Y[:, : self.model.n_labels], self.model.label_counts, source))
+        return self
+
+    def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
+        """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
+        self.calibration, self.calibrated_on, self.threshold = None, "", self.model.default_threshold
+        if held_out is None:
+            return
+        best = held_out.topk
+        if calibrate and best.n_samples >= MIN_SAMPLES:
+            self.calibration = fit_calibration(best, held_out.Y, held_out.label_counts)
+            self.calibrated_on = held_out.source
+            best = self.calibration.apply(best, held_out.label_counts)
+        self.threshold = choose_threshold(best, held_out.Y)
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
@@ -194,6 +264,7 @@ class Tagger:
         *,
         allowed: Bools | None = None,
         constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> TopK:
         """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``.
@@ -201,7 +272,7 @@ class Tagger:
         :param allowed: Which labels may be predicted [n_labels]; None: all.
         """
         rules = self.resolve(constraints, allowed)
-        return join_topk([self._search(batch.X, k, rules) for batch in self._batches(inputs, **layout)])
+        return join_topk([self._topk(batch, k, rules, raw) for batch in self._batches(inputs, **layout)])
 
     def predict(
         self,
@@ -209,6 +280,7 @@ class Tagger:
         k: int = 5,
         *,
         constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> list[list[Tag]]:
         """Return the k best labels of each text or feature vector, by name.
@@ -218,9 +290,11 @@ class Tagger:
         :param k: Number of labels.
         :param constraints: What must hold for the labels, in addition to the constraints of the tagger. If there are
             several, all of them must hold.
+        :param raw: Whether scores are those of the model instead of calibrated probabilities. Labels without training
+            samples have none, and are left out.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self.topk(inputs, k, constraints=constraints, **layout), self.labels
+        best, labels = self.topk(inputs, k, constraints=constraints, raw=raw, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
@@ -229,7 +303,7 @@ class Tagger:
     def predict_sets(self, inputs: Any) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold."""
         rules = self.resolve()
-        return sp.vstack([self._select_sets(batch.X, rules) for batch in self._batches(inputs)], format="csr")
+        return sp.vstack([self._predict_sets(batch, rules) for batch in self._batches(inputs)], format="csr")
 
     def resolve(
         self, constraints: Constraints | Iterable[Constraints] | None = None, allowed: Bools | None = None
@@ -240,23 +314,8 @@ class Tagger:
         """
         given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
         own = [] if self.constraints is None else [self.constraints]
-        return combine_constraints(self.labels, [*own, *given], allowed, self.retired)
-
-    def _search(self, X: Any, k: int, rules: LabelRules | None) -> TopK:
-        """Return the k best labels of encoded samples for which the rules hold."""
-        if rules is None:
-            return self.model.topk(X, k)
-        n_samples = count_samples(X)
-
-        def search(rows: Longs, k: int, allowed: Bools | None) -> TopK:
-            return self.model.topk(X if len(rows) == n_samples else take_samples(X, rows), k, allowed=allowed)
-
-        return rules.search(search, n_samples, k, self.model.label_counts > 0)
-
-    def _select_sets(self, X: Any, rules: LabelRules | None) -> sp.csr_array:
-        """Return an indicator matrix of the labels of encoded samples that reach the threshold or are required."""
-        sets = collect_sets(lambda k: self._search(X, k, rules), self.threshold, self.model.n_labels)
-        return sets if rules is None else rules.add_required(sets)
+        retired = None if self.register.is_original else ~self.register.is_active
+        return combine_constraints(self.labels, [*own, *given], allowed, retired)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -279,11 +338,14 @@ class Tagger:
         labels, encoded = self.labels, self._encode_one(sample)
         if label not in labels.keys:
             raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
-        number = labels.keys[label]
-        if not self.model.label_counts[number]:
-            hint = "It is never predicted, so there is nothing to explain"
+        number = int(self.register.resolved[labels.keys[label]])
+        hint = "It is never predicted, so there is nothing to explain"
+        if number == NO_LABEL:
+            raise SettingError(f'the label "{label}" is retired', hint=hint)
+        is_named = self._unseen_names is not None and number in self._unseen_names.ids
+        if not is_named and not self.register.fold_counts(self.model.label_counts)[number]:
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
-        return self._explain(encoded, number, self.pipeline.score(encoded, number))
+        return self._explain(encoded, number, self._score(encoded, number))
 
     def explain_topk(
         self,
@@ -291,10 +353,11 @@ class Tagger:
         k: int = 5,
         *,
         constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
     ) -> list[Explanation]:
         """Explain the k best labels of a text or feature vector. Arguments as for ``predict``."""
         encoded = self._encode_one(sample)
-        best = self._search(encoded.X, k, self.resolve(constraints))
+        best = self._topk(encoded, k, self.resolve(constraints), raw)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -318,16 +381,17 @@ class Tagger:
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         best, sets, rules = [], [], self.resolve()
         for batch in self.pipeline.encode_batches(inputs):
-            best.append(self._search(batch.X, max(ks), rules))
-            sets.append(self._select_sets(batch.X, rules))
+            best.append(self._topk(batch, max(ks), rules))
+            sets.append(self._predict_sets(batch, rules))
         return evaluate(
             join_topk(best),
-            Y,
-            label_counts=self.pipeline.label_counts,
+            self.register.fold(Y),
+            label_counts=self.register.fold_counts(self.pipeline.label_counts),
             n_train=self.pipeline.n_samples,
             ks=ks,
             propensity=propensity,
             predicted=sp.vstack(sets, format="csr"),
+            probabilities=self.score_meaning == "probability",
             hierarchy=self.labels.hierarchy,
         )
 
@@ -354,8 +418,15 @@ class Tagger:
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
         about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
+        state = self.pipeline.state()
+        if self.calibration:
+            about["calibration"], state["calibration"] = {"samples": self.calibrated_on}, self.calibration.state()
         about |= {} if self.constraints is None else {"constraints": self.constraints.to_dict()}
-        save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
+        if self.unseen:
+            state[UNSEEN] = self.unseen.state()
+        if self.register.history:
+            about["history"], state[HISTORY] = self.register.about(), self.register.state()
+        save_bundle(Bundle(about, state, self.labels), folder)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
@@ -364,10 +435,15 @@ class Tagger:
             model, extractor = self.model, self.pipeline.extractor
             out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
             n_seen = np.count_nonzero(self.pipeline.label_counts)
-            out["labels"] = f"{model.n_labels:,} ({n_seen:,} with training samples)"
+            out["labels"] = f"{len(self.labels):,} ({n_seen:,} with training samples)"
+            if n_inactive := int((~self.register.is_active).sum()):
+                out["labels"] += f", {n_inactive:,} of them retired or merged"
+            if self.register.history:
+                out["last change"] = str(self.register.history[-1])
             names = f", and {len(self.pipeline.named):,} names of labels" if len(self.pipeline.named) else ""
             out["training samples"] = f"{self.pipeline.n_samples:,}{names}"
-            out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
             if self.constraints is not None:
                 out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
             if self.pipeline.decisions:
@@ -400,13 +476,67 @@ class Tagger:
             raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
         return self.pipeline.encode(checked)
 
+    def _topk(self, batch: Encoded, k: int, rules: LabelRules | None = None, raw: bool = False) -> TopK:
+        """Return the k best labels of encoded samples for which the rules hold."""
+        if rules is None:
+            return self._search(batch, k, None, raw)
+        n_samples, trained = count_samples(batch.X), self.register.fold_counts(self.model.label_counts) > 0
+        if (names := None if raw else self._unseen_names) is not None:
+            trained[names.ids] = True  # these can be found, too
+
+        def search(rows: Longs, k: int, allowed: Bools | None) -> TopK:
+            return self._search(batch if len(rows) == n_samples else batch.take(rows), k, allowed, raw)
+
+        return rules.search(search, n_samples, k, trained & self.register.is_active)
+
+    def _search(self, batch: Encoded, k: int, allowed: Bools | None, raw: bool) -> TopK:
+        """Return the k best of the allowed labels: those that the model has learned, and those that are known by name."""
+
+        def search(k: int, allowed: Bools | None) -> TopK:
+            best = self.model.topk(batch.X, k, allowed=allowed)
+            return best if raw or not self.calibration else self.calibration.apply(best, self.model.label_counts)
+
+        names = None if raw else self._unseen_names
+        if names is None:
+            return self.register.topk(search, k, self.model.n_labels, allowed)
+        best = names.topk(batch.inputs, k, allowed)
+        outputs = self.register.find_outputs(self.model.n_labels, allowed)
+        if best.k and not (outputs & (self.model.label_counts > 0)).any():
+            return best
+        return mix(self.register.topk(search, k, self.model.n_labels, allowed), best, k)
+
+    @property
+    def _unseen_names(self) -> UnseenNames | None:
+        """The names of labels without training samples; None if there are none, or if scores are not probabilities."""
+        if self.unseen is None or self.score_meaning != "probability":
+            return None
+        if self._indexed is None or self._indexed[0] is not self.register:  # the labels have changed
+            self._indexed = self.register, self.unseen.index(self.register, self.model.label_counts)
+        return self._indexed[1]
+
+    def _predict_sets(self, batch: Encoded, rules: LabelRules | None) -> sp.csr_array:
+        """Return an indicator matrix of the labels of encoded samples that reach the threshold or are required."""
+        sets = select_above(lambda k: self._topk(batch, k, rules), self.threshold, len(self.labels))
+        return sets if rules is None else rules.add_required(sets)
+
+    def _score(self, sample: Encoded, label: int) -> float:
+        """Return the score of a label for one sample; 0 if no search finds the label."""
+        k = _FIRST_K
+        while True:
+            best = self._search(sample, k, None, False)
+            if label in best.ids[0] or k >= len(self.labels):
+                return float(best.scores[0, best.ids[0] == label].sum())
+            k *= 8
+
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
         parts: tuple[Part, ...] = ()
-        if self.model.label_counts[label]:  # otherwise it is required, or implied by its children
-            inputs = sample.inputs[0] if self.reads_texts else sample.inputs
-            parts = build_parts(inputs, self.pipeline.explain(sample, label))
+        meaning, given = self.model.weights_meaning, sample.inputs[0] if self.reads_texts else sample.inputs
+        if (names := self._unseen_names) is not None and label in names.ids:
+            meaning, parts = EVIDENCE_MEANING, build_parts(given, names.explain(given, label))
+        elif label < self.model.n_labels and self.model.label_counts[label]:  # otherwise it is required, or implied
+            parts = build_parts(given, self.pipeline.explain(sample, label))
         name, uri = self.labels.names[label], self.labels.get_uri(label)
-        return Explanation(name, score, self.model.weights_meaning, parts, uri)
+        return Explanation(name, score, meaning, parts, uri)
 
 
 def load(folder: str | Path) -> Tagger:
@@ -419,7 +549,13 @@ def load(folder: str | Path) -> Tagger:
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
         layout = Layout.from_columns(about.get("columns", {}))
-        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
+        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), layout)
+        tagger.threshold = float(about["threshold"])
+        if "calibration" in about:
+            tagger.calibration = Calibration.from_state(bundle.arrays["calibration"])
+            tagger.calibrated_on = about["calibration"]["samples"]
+        tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
+        tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
         if "constraints" in about:
             tagger.constraints = Constraints.from_dict(about["constraints"])
         return tagger

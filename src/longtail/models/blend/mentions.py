@@ -7,22 +7,19 @@ name in the text is evidence even for labels with few of them.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.features.label_names import NAME_WORD, list_forms, strip_plural
 from longtail.kernels import Bools, Floats
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
 MAX_LABELS_PER_FORM = 8  # a form that more labels share is no evidence for any of them
 PRIOR_MENTIONS = 2.0  # mentions with the average precision that are added to those of each label
-_WORD = re.compile(r"[^\W_]+")
-_BRACKETS = re.compile(r"\([^()]*\)")  # Java (island)
-_SEPARATOR = re.compile(r"\s+--\s+|::")  # England -- Fiction; use::editing
 
 Places = dict[int, list[tuple[int, int]]]  # label -> the characters [start, end) of its mentions
 
@@ -46,10 +43,8 @@ class Mentions:
         forms: dict[str, set[int]] = {}
         for label, name in enumerate(self.names):
             others = () if self.alt_names is None else self.alt_names[label]
-            for form in {name, _BRACKETS.sub(" ", name), *_SEPARATOR.split(name), *others}:
-                words = [strip_plural(word) for word in _WORD.findall(form)]
-                if words:
-                    forms.setdefault(" ".join(words), set()).add(label)
+            for words in list_forms(name, others):
+                forms.setdefault(" ".join(words), set()).add(label)
         self.forms = {form: sorted(labels) for form, labels in forms.items() if len(labels) <= MAX_LABELS_PER_FORM}
         self._longest: dict[str, int] = {}  # words of the longest form that starts with a word
         for form in self.forms:
@@ -71,7 +66,7 @@ class Mentions:
 
     def find(self, text: str) -> Places:
         """Find the labels that a text mentions, and where."""
-        matches = list(_WORD.finditer(text))
+        matches = list(NAME_WORD.finditer(text))
         words = [strip_plural(match.group()) for match in matches]
         out: Places = {}
         for i, word in enumerate(words):
@@ -103,17 +98,3 @@ class Mentions:
         out = cls(*(json.loads(bytes(state[name])) for name in ("names", "alt_names") if name in state))
         out.probability = state["probability"]
         return out
-
-
-def strip_plural(word: str) -> str:
-    """Convert a word to lower case and remove the ending of an English plural.
-
-    >>> [strip_plural(word) for word in ("Cities", "Taxes", "houses", "dogs", "glass", "gas")]
-    ['city', 'tax', 'house', 'dog', 'glass', 'gas']
-    """
-    word = word.lower()
-    if len(word) < 4 or not word.endswith("s") or word.endswith("ss"):
-        return word
-    if word.endswith("ies"):
-        return word[:-3] + "y"
-    return word[:-2] if word.endswith(("xes", "ches", "shes", "sses", "zes")) else word[:-1]

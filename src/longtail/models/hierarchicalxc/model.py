@@ -12,7 +12,7 @@ The notions of the paper, and where they are:
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +27,7 @@ from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
 from longtail.linear.trial import DEFAULT_C, choose_C
@@ -37,7 +38,7 @@ from longtail.models.hierarchicalxc.settings import HierarchicalXCSettings
 from longtail.nn.published_autoencoders import EPOCHS, PUBLISHED, choose_network, parse_widths
 from longtail.progress import Progress
 from longtail.state import State
-from longtail.topk import TopK
+from longtail.topk import HeldOut, TopK
 
 _FEATURES_PER_LABEL = 128  # largest features of a label that take part in 2-means
 _MAX_STEPS = 10**8  # total depth of the labels of all samples, above which training would take too long
@@ -71,6 +72,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     coder: Mlp | None  # φ; None: the nodes read the features
     linear: LinearTree
+    chosen_C: float  # the value of C that ``fit`` used
 
     @property
     def score_meaning(self) -> Literal["probability"]:
@@ -109,6 +111,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
                 self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
             )
             self.decisions = (why,)
+        self.chosen_C = C
         tree = self._build_tree(X, Y, progress)
         self.coder = self._fit_encoder(X, progress)
         self.linear = LinearTree(tree, self._fit_nodes(tree, self.encode(X), Y, C, progress))
@@ -171,6 +174,15 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
             nodes = fit_nodes(inner, tree, samples, X, trainer, weight, None, stage, self.threads)
         return TreeWeights.from_nodes(tree, nodes)
+
+    def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Predict training samples with a second model that is fitted to a part of the others."""
+        settings = {**self.get_params(), "C": self.chosen_C}
+
+        def fit(X: sp.csr_array, Y: sp.csr_array) -> Self:
+            return self.fit_quick(X, Y, **settings)
+
+        return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
         hard, codes = self.search == "hard", self.encode(X)

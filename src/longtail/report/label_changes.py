@@ -1,0 +1,25 @@
+"""What a vocabulary changes in the labels of a tagger, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from longtail.tagger.vocabulary_diff import VocabularyDiff
+
+
+def render_diff(diff: VocabularyDiff) -> str:
+    """Render the number of labels of each kind, then a tab-separated table with a row for each label that changes."""
+    counts = "\n".join(f"{name.replace('_', ' '):<16}{n:>8,}" for name, n in diff.counts.items())
+    rows = "\n".join("\t".join(" ".join(cell.split()) for cell in row) for row in _list_rows(diff))
+    return f"{counts}\n\nchange\tlabel\tdetails\n{rows}" if rows else counts
+
+
+def _list_rows(diff: VocabularyDiff) -> Iterator[tuple[str, str, str]]:
+    for old, new in diff.renamed:
+        yield "renamed", old, new
+    for label, former, present in diff.moved:
+        yield "moved", label, f"{'; '.join(former) or 'no parent'} -> {'; '.join(present) or 'no parent'}"
+    untrained = set(diff.needs_training)
+    for kind, names in (("gone", diff.gone), ("new", diff.new), ("restored", diff.restored), ("updated", diff.updated)):
+        for name in names:
+            yield kind, name, "needs training" if kind != "updated" and name in untrained else ""

@@ -1,0 +1,173 @@
+"""``edit_labels``: change the labels of a tagger in memory or on disk. Every change is logged and can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from longtail.data.labels import Labels
+from longtail.data.read import read
+from longtail.data.vocabulary import read_vocabulary
+from longtail.errors import BundleError, SettingError
+from longtail.kernels import Ints
+from longtail.tagger import lifecycle
+from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
+from longtail.tagger.register import PART, Change, Register
+from longtail.tagger.tagger import Tagger
+from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, compare_vocabulary
+
+
+class LabelEditor:
+    """Changes the labels of a fitted tagger, or of a saved one, which is written again at once. Weights are not touched.
+
+    Labels are given by name, URI, notation, other or former name.
+
+    >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
+    >>> editor = LabelEditor(tagger)
+    >>> editor.rename("fruit", "fruits", reason="plural, as in the thesaurus").summary
+    '"fruit" is now "fruits"'
+    >>> editor.retire("flower").operation, [tag.label for tag in tagger.predict(["a rose"])[0]]
+    ('retire', ['fruits'])
+    >>> editor.undo().operation, [change.operation for change in editor.history]
+    ('retire', ['rename', 'retire'])
+    """
+
+    def __init__(self, model: Tagger | str | Path) -> None:
+        """model: a fitted tagger, or the folder of a saved one."""
+        self.tagger = model if isinstance(model, Tagger) else None
+        self.folder = None if isinstance(model, Tagger) else Path(model)
+        self.notes: tuple[str, ...] = ()  # what was guessed or left out while the last vocabulary was read
+        self._about: dict[str, Any] = {}  # of a saved tagger
+        if isinstance(model, Tagger):
+            self._register, self._label_counts = model.register, model.model.label_counts
+        else:
+            self._register, self._label_counts = self._load(Path(model))
+
+    def _load(self, folder: Path) -> tuple[Register, Ints]:
+        """Read the labels of a bundle, and their training samples; the weights are not read."""
+        bundle = load_bundle(folder, checked=("labels", PART))
+        self._about = bundle.about
+        try:
+            register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
+            return register, bundle.arrays["model"]["label_counts"]
+        except (KeyError, TypeError) as error:
+            found = f"the bundle does not describe labels that this longtail can change ({error})"
+            raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
+
+    @property
+    def register(self) -> Register:
+        """The labels, what each is predicted as, and the history."""
+        return self._register
+
+    @property
+    def history(self) -> tuple[Change, ...]:
+        """The changes, oldest first."""
+        return self.register.history
+
+    def rename(self, old: str, new: str, *, reason: str = "") -> Change:
+        """Give a label another name. Data with the former name is still understood."""
+        return self._commit("rename", reason, lifecycle.rename(self.register, old, new))
+
+    def merge(self, labels: str | Sequence[str], into: str, *, reason: str = "") -> Change:
+        """Predict one label in place of several; its score is the highest of theirs.
+
+        :param labels: The labels to merge.
+        :param into: The label that remains: one of them, another one, or a new name, which the first of them gets.
+        :param reason: Why, for the history.
+        """
+        return self._commit("merge", reason, lifecycle.merge(self.register, _list(labels), into))
+
+    def retire(self, labels: str | Sequence[str], *, reason: str = "") -> Change:
+        """Predict some labels no longer: the search then returns the best k of the others."""
+        return self._commit("retire", reason, lifecycle.retire(self.register, _list(labels)))
+
+    def restore(self, labels: str | Sequence[str], *, reason: str = "") -> Change:
+        """Predict labels again that were retired or merged."""
+        return self._commit("restore", reason, lifecycle.restore(self.register, _list(labels)))
+
+    def add(
+        self,
+        labels: Labels | Sequence[str] | str | Path,
+        texts: Any = None,
+        *,
+        reason: str = "",
+        language: str | None = None,
+    ) -> Change:
+        """Add labels, which are predicted by their names, other names and descriptions until they have training samples.
+
+        :param labels: The labels, a list of names, or a vocabulary in any form that ``longtail.read_vocabulary`` reads.
+        :param texts: Data with texts of the new labels, in any form that ``longtail.read`` takes: part of their description.
+        :param reason: Why, for the history.
+        :param language: The language of the names of a vocabulary.
+        """
+        data = None if texts is None else read(texts)
+        new, _ = self._read(labels, language)
+        return self._commit("add", reason, lifecycle.add(self.register, new, data))
+
+    def diff(self, vocabulary: Labels | str | Path, *, language: str | None = None) -> VocabularyDiff:
+        """Find out what a new version of a vocabulary would change. Nothing is changed.
+
+        :param vocabulary: The labels, or a file in any form that ``longtail.read_vocabulary`` reads.
+        :param language: The language of the names of a vocabulary.
+        """
+        new, source = self._read(vocabulary, language)
+        return compare_vocabulary(self.register, new, self._label_counts, source)
+
+    def sync(self, vocabulary: Labels | str | Path, *, reason: str = "", language: str | None = None) -> VocabularyDiff:
+        """Apply a new version of a vocabulary as one change: rename, retire what is gone, add what is new, update the rest.
+
+        Arguments and result as for ``diff``.
+        """
+        new, source = self._read(vocabulary, language)
+        found = compare_vocabulary(self.register, new, self._label_counts, source)
+        if not found.is_empty:
+            after = apply_vocabulary(self.register, new, source).register
+            self._commit("sync", reason, (after, f"{found}{f', from {Path(source).name}' if source else ''}"))
+        return found
+
+    def undo(self) -> Change:
+        """Undo the last change that was not undone yet. Predictions are exactly those before it."""
+        if not any(not change.undone for change in self.history):
+            raise SettingError("there is no change to undo", hint="The labels are as they were after training")
+        register, change = self.register.undo(_now())
+        self._replace(register)
+        return change
+
+    def _read(self, labels: Labels | Sequence[str] | str | Path, language: str | None) -> tuple[Labels, str]:
+        """Return labels, and the file that they come from."""
+        if isinstance(labels, str | Path):
+            new, self.notes = read_vocabulary(labels, language)
+            return new, str(labels)
+        return labels if isinstance(labels, Labels) else Labels(tuple(labels)), ""
+
+    def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
+        register, summary = changed
+        change = Change(_now(), operation, summary, reason)
+        self._replace(self.register.commit(register, change))
+        return change
+
+    def _replace(self, register: Register) -> None:
+        if self.tagger is not None:
+            self.tagger.register = register
+        if self.folder is not None:
+            about = {**self._about, "history": register.about()}
+            amend_bundle(self.folder, Bundle(about, {PART: register.state()}, register.labels))
+        self._register = register
+
+
+def edit_labels(model: Tagger | str | Path) -> LabelEditor:
+    """Change the labels of a fitted tagger, or of a saved one: rename, merge, retire, add, follow a vocabulary, undo.
+
+    :param model: A tagger; or the folder of a saved one, in which each change is written at once.
+    """
+    return LabelEditor(model)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _list(labels: str | Sequence[str]) -> Sequence[str]:
+    return [labels] if isinstance(labels, str) else labels

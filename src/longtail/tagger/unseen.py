@@ -1,0 +1,196 @@
+"""Labels without training samples get a probability from their names, other names and descriptions.
+
+How much a similar name means is learned from the labels that have samples: a name says nothing about the training samples of
+its label, so every label with samples shows how often texts with this evidence have a label of this name. The logistic
+regression over the evidence is therefore a probability on the same scale as calibrated scores, and the two are ranked
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.data.labels import Labels
+from longtail.features.label_names import NAME_WORD, list_forms, split_words, strip_plural
+from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
+from longtail.kernels import Bools, Floats, Ints
+from longtail.linear.logistic import fit_logistic
+from longtail.model import PartWeights
+from longtail.state import State
+from longtail.tagger.register import Register
+from longtail.topk import NO_LABEL, TopK
+
+PART = "unseen"  # of a bundle
+STATIC_PACKAGE = "wordllama"  # the static vectors, if they are installed
+EVIDENCE_MEANING = "how rare each word is that the name of the label shares with the text"
+
+_N_COUNTED = 20_000  # training texts in which words are counted
+_N_FITTED = 2_000  # training texts whose labels are compared with names
+_N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
+_MAX_NAMES = 8_000  # labels with samples that the weights are fitted to
+_MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
+_MIN_EXPLAINED = 0.05  # share of the deviance; with less, names say too little about texts
+_PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
+_MAX_BLOCK = 256  # texts whose evidence is in memory at a time
+_WHOLE = 0.999  # share of a name from which all of it counts as found
+
+
+@dataclass(frozen=True, eq=False)
+class UnseenLabels:
+    """Scores labels by their names. ``fit_unseen`` makes one."""
+
+    rarity: Rarity
+    vectors: str | None  # the package with static vectors that the weights were fitted with
+    weights: Floats  # of the expanded evidence, then the bias
+
+    def index(self, register: Register, label_counts: Ints) -> UnseenNames | None:
+        """Index the names of the labels that can be predicted and have no training samples; None if there are none."""
+        untrained = register.is_active & (register.fold_counts(label_counts) == 0)
+        ids = [i for i in np.flatnonzero(untrained).tolist() if has_words(register.labels.names[i])]
+        return UnseenNames(self, register.labels, np.array(ids, np.int32)) if ids else None
+
+    def score(self, evidence: Floats) -> Floats:
+        """Return the probability of each label [n_texts, n_labels]."""
+        return self.score_columns(_expand(evidence))
+
+    def score_columns(self, columns: Floats) -> Floats:
+        """Return probabilities from the expanded evidence [..., n_columns]."""
+        log_odds = columns @ self.weights[:-1] + self.weights[-1]
+        p: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
+        return p
+
+    def state(self) -> State:
+        """Return everything that was fitted, as plain arrays."""
+        vectors = np.frombuffer((self.vectors or "").encode(), np.uint8)
+        sizes = np.array([self.rarity.n_texts])
+        counts = {"buckets": self.rarity.buckets, "counts": self.rarity.counts, "n_texts": sizes}
+        return {**counts, "vectors": vectors, "weights": self.weights}
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what ``state`` returned."""
+        rarity = Rarity(int(state["n_texts"][0]), state["buckets"], state["counts"])
+        return cls(rarity, bytes(state["vectors"]).decode() or None, np.asarray(state["weights"], np.float32))
+
+
+class UnseenNames:
+    """The names of labels without training samples."""
+
+    def __init__(self, fitted: UnseenLabels, labels: Labels, ids: Ints) -> None:
+        self.fitted, self.labels, self.ids = fitted, labels, ids
+        self._names = NameIndex(labels, ids, fitted.rarity, fitted.vectors)
+
+    def topk(self, texts: Sequence[str], k: int, allowed: Bools | None = None) -> TopK:
+        """Return the best k of the labels, or of those that are allowed [n_labels], with their probabilities."""
+        columns = np.arange(len(self.ids)) if allowed is None else np.flatnonzero(allowed[self.ids])
+        k = min(k, len(columns))
+        ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
+        for part in _split(len(texts), len(self.ids)):
+            p = self.fitted.score(self._names.compare(texts[part])[:, columns])
+            best = np.argsort(-p, axis=1, kind="stable")[:, :k]  # ties: the smaller id
+            ids[part], scores[part] = self.ids[columns[best]], np.take_along_axis(p, best, axis=1)
+        return TopK(ids, scores)
+
+    def explain(self, text: str, label: int) -> PartWeights:
+        """Return the words of a text that the name of a label, or one of its other names, has; and how rare they are."""
+        others = self.labels.alt_names[label] if self.labels.alt_names else ()
+        shared = {word for form in list_forms(self.labels.names[label], others) for word in form}
+        found = [match for match in NAME_WORD.finditer(text) if strip_plural(match.group()) in shared]
+        spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
+        weights = np.array([self.fitted.rarity.words[hash_word(strip_plural(match.group()))] for match in found])
+        return spans[:, 0], spans[:, 1], weights
+
+
+def find_vectors() -> str | None:
+    """Return the package with static vectors, if it is installed."""
+    return STATIC_PACKAGE if find_spec(STATIC_PACKAGE) and find_spec("tokenizers") else None
+
+
+def fit_unseen(
+    texts: Sequence[str], Y: sp.csr_array, labels: Labels, *, vectors: str | None = None, seed: int = 0
+) -> UnseenLabels | None:
+    """Learn from labels with samples how much the similarity of a name to a text means.
+
+    :param texts: The training texts.
+    :param Y: Their labels.
+    :param labels: The names of the labels.
+    :param vectors: The package with static vectors, see ``find_vectors``. None: words and parts of words only.
+    :param seed: Seed of the texts and labels that are compared.
+    :returns: None if names say too little about texts, as numbers do, or if there are too few samples.
+    """
+    random = np.random.default_rng(seed)
+    seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+    named = seen[[has_words(labels.names[i]) for i in seen]]
+    if len(named) < 2:
+        return None
+    named = np.sort(random.permutation(named)[:_MAX_NAMES])
+    order = random.permutation(len(texts))
+    rarity = Rarity.count([texts[i] for i in order[:_N_COUNTED]])
+    index = NameIndex(labels, named, rarity, vectors)
+    evidence, hits = [], []
+    rows = order[:_N_FITTED]
+    for part in (rows[block] for block in _split(len(rows), len(named))):
+        compared = index.compare([texts[i] for i in part])
+        pairs = _choose_pairs(compared, random)
+        evidence.append(compared[pairs])
+        hits.append(np.asarray(Y[part][:, named][pairs]).ravel() > 0)
+    found = np.concatenate(hits)
+    if found.sum() < _MIN_POSITIVES or found.all():
+        return None
+    columns = _expand(np.concatenate(evidence))
+    fitted = UnseenLabels(rarity, vectors, fit_logistic(columns.astype(np.float64), found))
+    return fitted if _explains(fitted.score_columns(columns), found, columns.shape[1]) else None
+
+
+def has_words(name: str) -> bool:
+    """Whether a name has a word of at least two letters, so that it can occur in texts.
+
+    >>> has_words("sea"), has_words("17"), has_words("L17")
+    (True, False, False)
+    """
+    return any(len(word) > 1 and word.isalpha() for word in split_words(name))
+
+
+def mix(seen: TopK, unseen: TopK, k: int) -> TopK:
+    """Rank two disjoint sets of labels together; both have probabilities. Returns the best k."""
+    ids, scores = np.hstack([seen.ids, unseen.ids]), np.hstack([seen.scores, unseen.scores])
+    order = np.lexsort((np.where(ids == NO_LABEL, np.iinfo(np.int32).max, ids), -scores), axis=1)[:, :k]
+    return TopK(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def _split(n_texts: int, n_labels: int) -> Iterator[slice]:
+    """Split texts into blocks whose evidence fits into memory."""
+    size = min(_MAX_BLOCK, max(1, _PAIRS_PER_BLOCK // n_labels))
+    return (slice(start, min(start + size, n_texts)) for start in range(0, n_texts, size))
+
+
+def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, Ints]:
+    """Choose labels for each text: those with the most evidence, and some random ones, which bound the rest."""
+    n, n_labels, _ = compared.shape
+    n_similar, n_random = min(_N_SIMILAR, n_labels), min(_N_RANDOM, n_labels)
+    similar = np.argpartition(-compared.sum(axis=2), n_similar - 1, axis=1)[:, :n_similar]
+    chosen = np.hstack([similar, random.integers(0, n_labels, (n, n_random))])
+    keys = np.unique(np.arange(n)[:, None] * n_labels + chosen)
+    return (keys // n_labels).astype(np.int32), (keys % n_labels).astype(np.int32)
+
+
+def _explains(p: Floats, hits: Bools, n_weights: int) -> bool:
+    """Whether the evidence explains a part of the deviance, beyond what as many weights explain by chance."""
+    mean = np.mean(hits)
+    deviance = -2 * np.log(np.where(hits, p, 1 - p)).sum()
+    without = -2 * (np.log(mean) * hits.sum() + np.log1p(-mean) * (~hits).sum())
+    return bool(without - deviance - 2 * n_weights >= _MIN_EXPLAINED * without)
+
+
+def _expand(evidence: Floats) -> Floats:
+    """Add squares, whole names, and words that also have similar vectors [..., n_columns]."""
+    whole = evidence[..., EVIDENCE.index("coverage")] > _WHOLE
+    both = evidence[..., EVIDENCE.index("words")] * evidence[..., EVIDENCE.index("vectors")]
+    more = np.stack([whole.astype(np.float32), both], axis=-1)
+    return np.concatenate([evidence, np.square(evidence), more], axis=-1)

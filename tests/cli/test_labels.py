@@ -1,0 +1,80 @@
+"""The command ``labels``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import longtail
+from longtail import Dataset, Tagger
+from longtail.cli.main import main
+
+
+@pytest.fixture
+def model(train: Dataset, tmp_path: Path) -> str:
+    Tagger("popularity").fit(train).save(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["labels", *words]) == 0
+    return capsys.readouterr().out
+
+
+def names(model: str) -> set[str]:
+    return {tag.label for tag in longtail.load(model).predict(["x"], 9)[0]}
+
+
+def test_every_operation(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert '"fruit" is now "fruits" (plural)' in run(capsys, model, "rename", "fruit", "fruits", "--reason", "plural")
+    assert '"sea", "metal" into "water, ore"' in run(capsys, model, "merge", "sea,metal", "--into", "water, ore")
+    assert 'retire: "music"' in run(capsys, model, "retire", "music")
+    assert names(model) == {"fruits", "water, ore"}
+    assert 'restore: "music"' in run(capsys, model, "restore", "music")
+    assert "merge" in run(capsys, model, "merge", "water, ore", "music", "--into", "music")  # a name with a comma
+    assert names(model) == {"fruits", "music"}
+    assert "[undone" in run(capsys, model, "undo")
+    (tmp_path / "names.txt").write_text("birds\ntrees\n")
+    (tmp_path / "texts.jsonl").write_text('{"text": "wings and feathers", "labels": ["birds"]}\n')
+    texts = str(tmp_path / "texts.jsonl")
+    assert 'add: "birds", "trees"' in run(capsys, model, "add", str(tmp_path / "names.txt"), "--texts", texts)
+    assert longtail.load(model).labels.texts[-2:] == ("wings and feathers", "")
+    assert run(capsys, model, "history").count("\n") == 6
+    listed = json.loads(run(capsys, model, "history", "--json"))
+    assert [change["operation"] for change in listed] == ["rename", "merge", "retire", "restore", "merge", "add"]
+    assert listed[0]["reason"] == "plural" and listed[4]["undone"]
+
+
+def test_a_vocabulary_is_compared_and_followed(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "v.tsv").write_text("name\talt_names\tparents\nfruits\tfruit\t\nmetal\t\tfruits\nmusic\t\t\nbirds\t\t\n")
+    table = run(capsys, model, "diff", str(tmp_path / "v.tsv"))
+    assert "renamed                1\n" in table and "needs training         1\n" in table
+    rows = ["renamed\tfruit\tfruits", "moved\tmetal\tno parent -> fruits", "gone\tsea", "new\tbirds\tneeds training"]
+    assert all(f"{row}" in table for row in rows)
+    assert names(model) == {"fruit", "metal", "music", "sea"}
+    assert run(capsys, model, "sync", str(tmp_path / "v.tsv")) == table
+    assert names(model) == {"fruits", "metal", "music", "birds"}
+    assert json.loads(run(capsys, model, "diff", str(tmp_path / "v.tsv"), "--json"))["unchanged"] == 4
+    assert "sync" in run(capsys, model, "undo") and names(model) == {"fruit", "metal", "music", "sea"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "found"),
+    [
+        (["rename", "fruti", "x"], 2, 'Did you mean "fruit"'),
+        (["undo"], 2, "there is no change to undo"),
+        (["merge", "sea", "--into", "sea"], 2, "cannot be merged into itself"),
+        (["sync", "no.tsv"], 1, "no such file"),
+    ],
+)
+def test_errors(model: str, words: list[str], code: int, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["labels", model, *words]) == code
+    assert found in capsys.readouterr().err
+
+
+def test_a_misspelt_operation(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["labels", model, "renam", "a", "b"])
+    assert 'Did you mean "rename"' in capsys.readouterr().err

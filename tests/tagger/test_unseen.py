@@ -1,0 +1,182 @@
+"""Labels without training samples: predicted by their names, ranked with the others, and off where names say nothing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import longtail
+from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger, TopK
+from longtail.errors import SettingError
+from longtail.tagger import unseen
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, fit_unseen, has_words, mix
+from longtail.topk import NO_LABEL
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+needs_vectors = pytest.mark.skipif(find_spec("wordllama") is None, reason="wordllama is not installed")
+KNOWN = ["apples", "pears", "plums", "cherries", "grapes", "lemons", "peaches", "figs"]
+FILLER = ["we", "like", "to", "eat", "some", "of", "these", "with", "sugar", "and", "cream", "today"]
+
+
+def make_data(n_samples: int = 300) -> Dataset:
+    """Texts that name their labels, and sometimes another one."""
+    random = np.random.default_rng(0)
+    texts, labels = [], []
+    for _ in range(n_samples):
+        mine = random.choice(KNOWN, size=2, replace=False).tolist()
+        mentioned = mine if random.random() < 0.8 else [mine[0], random.choice(KNOWN)]
+        texts.append(" ".join(random.permutation([*mentioned, *random.choice(FILLER, 6)])))
+        labels.append(mine)
+    return Dataset.from_texts(texts, labels)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return make_data()
+
+
+@pytest.fixture
+def tagger(data: Dataset) -> Tagger:
+    return Tagger("ovr", threads=1).fit(data)
+
+
+def test_an_added_label_is_predicted_where_its_name_occurs(tagger: Tagger) -> None:
+    text = "some quinces with sugar"
+    before = tagger.predict([text], 8)[0]
+    LabelEditor(tagger).add(["quinces", "boats"])
+    after = {tag.label: tag.score for tag in tagger.predict([text], 10)[0]}
+    assert next(iter(after)) == "quinces" and 0.3 < after["quinces"] <= 1 and after["boats"] < 0.1
+    assert {tag.label: tag.score for tag in before} == {name: after[name] for name in KNOWN}  # the others stay as they are
+    assert [name for name in after if name in KNOWN] == [tag.label for tag in before]
+    assert "quinces" in {tagger.labels.names[i] for i in tagger.predict_sets([text]).indices}
+
+
+def test_other_names_and_descriptions_are_evidence(tagger: Tagger) -> None:
+    new = Labels(("Cydonia", "Rosaceae", "Prunus"), alt_names=(("quinces",), (), ()), texts=("", "", "roses and quinces"))
+    LabelEditor(tagger).add(new)
+    found = {tag.label: tag.score for tag in tagger.predict(["some quinces with sugar"], 11)[0]}
+    assert found["Cydonia"] > found["Prunus"] > found["Rosaceae"]
+
+
+def test_predictions_by_names_are_saved_and_explained(tagger: Tagger, tmp_path: Path) -> None:
+    LabelEditor(tagger).add(["quinces"])
+    tagger.save(tmp_path / "model")
+    loaded = longtail.load(tmp_path / "model")
+    texts = ["Quinces and cream", "plums"]
+    assert loaded.predict(texts, 9) == tagger.predict(texts, 9)
+    for explanation in (loaded.explain(texts[0], "quinces"), loaded.explain_topk(texts[0], 1)[0]):
+        assert [part.text for part in explanation.parts] == ["Quinces"]
+        assert explanation.weights_meaning == EVIDENCE_MEANING
+        assert explanation.score == loaded.predict(texts, 1)[0][0].score
+
+
+def test_evaluation_counts_them(tagger: Tagger) -> None:
+    test = Dataset.from_texts(["some quinces with sugar"] * 3, [["quinces"]] * 3)
+    LabelEditor(tagger).add(["quinces"])
+    assert tagger.evaluate(test).values["P@1"] == 100
+
+
+def test_retired_and_merged_labels_are_not_predicted_by_name(tagger: Tagger) -> None:
+    editor = LabelEditor(tagger)
+    editor.add(["quinces", "quince trees"])
+    editor.merge("quince trees", into="apples")
+    editor.retire("quinces")
+    assert {tag.label for tag in tagger.predict(["quinces and quince trees"], 10)[0]} == set(KNOWN)
+
+
+def test_constraints_hold_for_them(tagger: Tagger) -> None:
+    LabelEditor(tagger).add(["quinces", "quince trees"])
+    text = "some quinces with sugar"
+
+    def predict(**constraints: list[str]) -> list[str]:
+        return [tag.label for tag in tagger.predict([text], 3, constraints=Constraints(**constraints))[0]]
+
+    assert predict(allow=["quinces", "figs"]) == ["quinces", "figs"]
+    assert predict(allow=["quince trees"]) == ["quince trees"]
+    assert "quinces" not in predict(deny=["quinces"]) and "quince trees" in predict(required=["quince trees"])
+    with pytest.raises(SettingError, match="Allow at least one label"):
+        predict(allow=[])
+
+
+def test_raw_scores_leave_them_out(tagger: Tagger) -> None:
+    LabelEditor(tagger).add(["quinces"])
+    assert {tag.label for tag in tagger.predict(["quinces"], 10, raw=True)[0]} == set(KNOWN)
+
+
+@pytest.mark.parametrize("settings", [{"unseen": False}, {"calibrate": False}])
+def test_it_can_be_switched_off(data: Dataset, settings: dict[str, bool]) -> None:
+    tagger = Tagger("ovr", threads=1, **settings).fit(data)  # without calibration, scores are margins
+    LabelEditor(tagger).add(["quinces"])
+    assert tagger.unseen is None and len(tagger.predict(["quinces"], 10)[0]) == len(KNOWN)
+    with pytest.raises(SettingError, match="no training samples"):
+        tagger.explain("quinces", "quinces")
+
+
+def test_labels_of_the_vocabulary_without_samples_are_predicted_at_once(data: Dataset) -> None:
+    labels = data.labels.extend(["quinces"])
+    Y = data.Y.copy()
+    Y.resize(data.n_samples, len(labels))
+    tagger = Tagger("ovr", threads=1).fit(Dataset(Y, labels, texts=data.texts))
+    assert tagger.predict(["some quinces"], 1)[0][0].label == "quinces"
+
+
+def test_names_that_say_nothing_are_not_used(data: Dataset, train: Dataset, vectors: Dataset) -> None:
+    numbers = Labels(tuple(map(str, range(data.n_labels))))
+    assert fit_unseen(data.texts, data.Y, numbers) is None
+    assert fit_unseen(data.texts[:3], data.Y[:3], data.labels) is None  # too few samples
+    assert fit_unseen(train.texts, train.Y, train.labels) is None  # texts about fruit do not have the word
+    assert Tagger("ovr").fit(vectors).unseen is None  # feature vectors
+    assert [has_words(name) for name in ("sea", "17", "L17", "x", "Java (island)")] == [True, False, False, False, True]
+
+
+def test_without_vectors_words_are_enough(data: Dataset, tagger: Tagger) -> None:
+    tagger.unseen = fit_unseen(data.texts, data.Y, data.labels)
+    assert tagger.unseen is not None and tagger.unseen.vectors is None
+    LabelEditor(tagger).add(["quinces"])
+    assert tagger.predict(["some quinces with sugar"], 1)[0][0].label == "quinces"
+
+
+@needs_vectors
+def test_vectors_that_are_not_installed_are_named(tagger: Tagger, monkeypatch: pytest.MonkeyPatch) -> None:
+    LabelEditor(tagger).add(["quinces"])
+    monkeypatch.setattr("longtail.features.pretrained.find_spec", lambda name: None)
+    from longtail.features.word_vectors import load_token_vectors
+
+    load_token_vectors.cache_clear()
+    with pytest.raises(SettingError, match="pip install"):
+        tagger.predict(["quinces"])
+
+
+def test_the_state_is_complete(data: Dataset) -> None:
+    fitted = fit_unseen(data.texts, data.Y, data.labels)
+    assert fitted is not None
+    again = UnseenLabels.from_state(fitted.state())
+    assert np.array_equal(again.rarity.words, fitted.rarity.words) and again.vectors == fitted.vectors
+    assert np.array_equal(again.weights, fitted.weights)
+
+
+def test_the_probability_is_the_share_of_texts_that_have_the_label(data: Dataset) -> None:
+    """Of labels that were taken out of the training data: the average probability is about the share of right labels."""
+    fitted = fit_unseen(data.texts[:200], data.Y[:200], data.labels)
+    assert fitted is not None
+    names = unseen.UnseenNames(fitted, data.labels, np.arange(data.n_labels, dtype=np.int32))
+    best = names.topk(data.texts[200:], data.n_labels)
+    assert best.scores.sum() == pytest.approx(data.Y[200:].nnz, rel=0.15)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8))
+def test_mixing_returns_the_best_of_both(seed: int, k: int) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.permutation(100)[:5] / 100
+    one, other = -np.sort(-scores[:2]), -np.sort(-scores[2:])
+    seen = TopK(np.array([[4, 1, NO_LABEL]]), np.array([[*one, -np.inf]]))
+    found = mix(seen, TopK(np.array([[7, 8, 9]]), other[None]), k)
+    best = sorted(zip([4, 1, 7, 8, 9], [*one, *other], strict=True), key=lambda pair: -pair[1])[:k]
+    assert found.ids[0, : len(best)].tolist() == [label for label, _ in best]
+    assert (found.ids[0, len(best) :] == NO_LABEL).all()
