@@ -361,7 +361,8 @@ class Tagger:
             out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
             out["training samples"] = f"{model.n_samples:,}"
             out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
-            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
+            fitted = f"{model.score_meaning} to probability, on {self.calibrated_on}"
+            out["calibration"] = fitted if self.calibration else "none: scores are those of the model"
             if self.pipeline.decisions:
                 out["chosen"] = "; ".join(self.pipeline.decisions)
         return out
