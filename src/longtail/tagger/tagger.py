@@ -443,7 +443,8 @@ class Tagger:
             names = f", and {len(self.pipeline.named):,} names of labels" if len(self.pipeline.named) else ""
             out["training samples"] = f"{self.pipeline.n_samples:,}{names}"
             out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
-            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
+            fitted = f"{model.score_meaning} to probability, on {self.calibrated_on}"
+            out["calibration"] = fitted if self.calibration else "none: scores are those of the model"
             if self.constraints is not None:
                 out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
             if self.pipeline.decisions:

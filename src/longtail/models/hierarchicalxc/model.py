@@ -12,7 +12,7 @@ The notions of the paper, and where they are:
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -179,7 +179,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         """Predict training samples with a second model that is fitted to a part of the others."""
         settings = {**self.get_params(), "C": self.chosen_C}
 
-        def fit(X: sp.csr_array, Y: sp.csr_array) -> Self:
+        def fit(X: sp.csr_array, Y: sp.csr_array) -> Model:
             return self.fit_quick(X, Y, **settings)
 
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -207,7 +207,7 @@ class LabelTrees(LabelTreesSettings, Model):
         """Predict training samples with a second model that is fitted to a part of the others."""
         settings = {**self.get_params(), "C": self.chosen_C}
 
-        def fit(X: sp.csr_array, Y: sp.csr_array) -> Self:
+        def fit(X: sp.csr_array, Y: sp.csr_array) -> Model:
             return self.fit_quick(X, Y, **settings)
 
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
