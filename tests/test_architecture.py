@@ -43,6 +43,7 @@ LAYERS = [
     ["spec"],
     ["pipeline"],
     ["models"],
+    ["decisions"],
     ["tagger"],
     ["blending", "estimators"],
     ["comparison"],

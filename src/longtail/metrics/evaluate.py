@@ -14,7 +14,7 @@ from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY, compute_inverse_propensity
 from longtail.metrics.intervals import bootstrap
 from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
-from longtail.metrics.sets import compute_f1
+from longtail.metrics.sets import describe_sets, score_sets
 from longtail.metrics.slices import LabelCounts, count_labels, score_slices
 from longtail.topk import TopK
 
@@ -24,15 +24,17 @@ class Evaluation:
     """The metrics of one model on one data set, from 0 to 100."""
 
     values: dict[str, float]  # by name: "P@1", …, "coverage@5", "micro-F1", …
-    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the ranking metrics
+    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the metrics that are averages over samples
     slices: dict[str, dict[str, float]]  # metrics of the labels in each slice of label frequency
     scores: SampleScores  # ranking metrics of each sample
     labels: LabelCounts  # true and predicted samples of each label
     n_samples: int
+    target: str = ""  # what the sets should achieve; empty: there are none
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as ``longtail evaluate --json`` writes them."""
-        return {**self.values, "n_samples": self.n_samples, "intervals": self.intervals, "slices": self.slices}
+        target = {"target": self.target} if self.target else {}
+        return {**self.values, "n_samples": self.n_samples, "intervals": self.intervals, "slices": self.slices, **target}
 
     def __repr__(self) -> str:
         last = list(self._list_ks())[-1]
@@ -44,7 +46,7 @@ class Evaluation:
         ks = list(self._list_ks())
         rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in RANKING_METRICS]
         ranking = format_table(rows, ("metric", *(f"@{k}" for k in ks)), f"{self.n_samples:,} samples")
-        others = [(name, value) for name, value in self.values.items() if name not in self.intervals]
+        others = [(name, value) for name, value in self.values.items() if name not in self.scores.names]
         slices = [(name, *row.values()) for name, row in self.slices.items() if row["labels"]]
         header = ("labels by frequency", *next(iter(self.slices.values())))
         return "\n".join([ranking, format_table(others, ("metric", "value")), format_table(slices, header)])
@@ -65,7 +67,8 @@ def evaluate(
     n_train: int,
     ks: Sequence[int] = DEFAULT_KS,
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
-    predicted: sp.csr_array | None = None,
+    sets: TopK | None = None,
+    target: str = "",
 ) -> Evaluation:
     """Compute the metrics of predictions.
 
@@ -75,7 +78,8 @@ def evaluate(
     :param n_train: Number of training samples.
     :param ks: Ranks at which the ranking metrics are computed.
     :param propensity: Constants A and B of the propensity-scored metrics.
-    :param predicted: Indicator matrix of the predicted labels, [n_samples, n_labels], for the F1 scores. None: no F1 scores.
+    :param sets: The sets of labels that are assigned, for F1 scores, precision and recall. None: no such metrics.
+    :param target: What the sets should achieve, as users write it.
 
     >>> topk = TopK(np.array([[0, 1], [1, 0]]), np.array([[0.9, 0.1], [0.8, 0.2]]))
     >>> evaluate(topk, sp.csr_array([[1, 0], [1, 1]]), label_counts=np.array([5, 5]), n_train=10, ks=(1, 2))
@@ -89,10 +93,13 @@ def evaluate(
     depth = max(ks)
     labels = count_labels(topk, Y, depth)
     values = {**scores.values(), f"coverage@{depth}": labels.coverage()}
-    if predicted is not None:
-        values |= compute_f1(_widen(predicted, n_labels), Y)
+    intervals = bootstrap(scores)
+    if sets is not None:
+        by_sample = score_sets(sets, Y)
+        values |= by_sample.values() | describe_sets(sets, Y)
+        intervals |= bootstrap(by_sample)
     slices = score_slices(topk, Y, counts, depth)
-    return Evaluation(values, bootstrap(scores), slices, scores, labels, int(Y.shape[0]))
+    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), target)
 
 
 def _widen(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:

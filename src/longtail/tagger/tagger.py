@@ -15,6 +15,7 @@ from longtail.data.frames import is_tabular
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
+from longtail.decisions.targets import join_sets, keep_above
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
@@ -258,7 +259,7 @@ class Tagger:
         best, sets = [], []
         for batch in self.pipeline.encode_batches(inputs):
             best.append(self.model.topk(batch.X, max(ks)))
-            sets.append(self.model.predict_sets(batch.X, self.threshold))
+            sets.append(keep_above(self.model.topk(batch.X, THRESHOLD_K), self.threshold))
         return evaluate(
             join_topk(best),
             Y,
@@ -266,7 +267,7 @@ class Tagger:
             n_train=self.model.n_samples,
             ks=ks,
             propensity=propensity,
-            predicted=sp.vstack(sets, format="csr"),
+            sets=join_sets(sets),
         )
 
     def configure(self, **machine: Any) -> Self:

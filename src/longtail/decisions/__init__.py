@@ -1,0 +1,1 @@
+"""From scores to decisions: calibrated probabilities, and what follows from them."""
