@@ -24,6 +24,7 @@ from longtail import __version__
 from longtail.comparison.candidates import Candidate
 from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
+from longtail.decisions.sets import DEFAULT_TARGET
 from longtail.errors import DataError
 from longtail.files import STDIN, open_atomic
 from longtail.progress import SILENT, Progress, format_duration
@@ -69,6 +70,7 @@ class CandidateRun:
     prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size
     labels: Labels = field(default_factory=lambda: Labels(()))  # by the ids of the predictions
     ids: NDArray[np.int32] | None = None  # [n_samples, depth] predicted for the test data
+    sets: NDArray[np.int32] | None = None  # [n_samples, largest set] the sets of labels by the default target
 
 
 def run_all(
@@ -101,9 +103,9 @@ def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, tit
     if failure := _predict(job, record, path, progress):
         return CandidateRun(one, failure, record.get("train", {}))
     with np.load(job["predictions"]) as stored:
-        ids = stored["ids"]
+        ids, sets = stored["ids"], stored["sets"]
     labels = load_bundle(folder).labels
-    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids)
+    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids, sets)
 
 
 def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
@@ -124,7 +126,7 @@ def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
 
 def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str:
     """Predict the test data unless the same was done before; add timings to the record. Returns the failure, if any."""
-    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"]}
+    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"], "target": str(DEFAULT_TARGET)}
     key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
     if record.get("predict", {}).get("key") == key and Path(job["predictions"]).is_file():
         progress.say(f"{job['title']}: already evaluated")

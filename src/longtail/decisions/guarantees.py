@@ -28,7 +28,7 @@ from longtail.topk import NO_LABEL, TopK, find_hits
 DELTA = 0.1  # probability that the precision of a chosen threshold is below the one that was asked for
 _LOG_ODDS = np.arange(-184, 185) / 20
 _GRID = np.concatenate([[0.0], 1 / (1 + np.exp(-_LOG_ODDS))]).astype(np.float32).astype(np.float64)  # 0, 0.0001 to 0.9999
-_N_STARTS = 3  # of the test of thresholds for a precision
+_SHARES = (0.8, 0.1, 0.1)  # parts of δ that the sequences of tests for a precision get
 _STEP = 0.01  # in which the level that can be promised is searched
 _MORE_DATA = "or fit on more held-out data: longtail calibrate MODEL VALID"
 
@@ -91,16 +91,16 @@ def find_precision_threshold(curve: RiskCurve, level: float, delta: float = DELT
 
     Fixed-sequence testing: thresholds are tested downwards, as long as the hypothesis "the precision is lower" is rejected.
     With calibrated probabilities, a threshold of ``level`` has a higher precision than ``level``, so the tests start there;
-    in case they are not quite calibrated, two further sequences start above. Each gets its part of ``delta``.
+    in case they are not quite calibrated, two further sequences start above. Each has its share of ``delta``.
     """
 
     def search(level: float) -> float | None:
         p_values = compute_p_values(curve, 1 - level)
         found = []
-        for start in (1 - (1 - level) / 2**j for j in range(_N_STARTS)):
-            first = int(np.searchsorted(curve.thresholds, start))
+        for number, share in enumerate(_SHARES):
+            first = int(np.searchsorted(curve.thresholds, 1 - (1 - level) / 2**number))
             for at in range(min(first, len(curve.thresholds) - 1), -1, -1):
-                if p_values[at] > delta / _N_STARTS:
+                if p_values[at] > share * delta:
                     break
                 found.append(at)
         return float(curve.thresholds[min(found)]) if found else None

@@ -9,6 +9,8 @@ from longtail.metrics.ranking import SampleScores
 from longtail.metrics.slices import count_labels
 from longtail.topk import NO_LABEL, TopK, find_hits
 
+SET_METRICS = ("micro-F1", "macro-F1", "example-F1", "precision", "recall", "labels per sample", "empty sets")
+
 
 def score_sets(sets: TopK, Y: sp.csr_array) -> SampleScores:
     """Compute the terms of the metrics of sets that are ratios of sums over samples.
