@@ -1,9 +1,9 @@
 """Sets of labels by target: F1 scores, sizes and empty sets on test data; and the precision and recall that were promised.
 
-Trained on ``train`` with the calibration that ``train`` does by default, measured once on ``test``; no setting is chosen there.
-One thread. The recall of a target is over all true labels of the test data, also those that the training data does not have.
-``before``: the labels whose uncalibrated score is at least 0 (margins) or 0.5 (probabilities). ``best possible size``: as many
-labels of the ranking as each text truly has, which no rule can know.
+Trained on ``train`` with the calibration that training does by default, measured once on ``test``; no setting is chosen
+there. One thread. Recall is over all true labels of the test data, also those that the training data does not have.
+``before``: the labels whose uncalibrated score is at least 0 (margins) or 0.5 (probabilities). ``best possible size``: as
+many labels of the ranking as each text truly has, which no rule can know.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def measure(name: str, n_train: int, method: str) -> list[Row]:
     """Train one method, and score the sets of every target."""
     import longtail
     from longtail.decisions.sets import choose_sets
-    from longtail.decisions.targets import Target, keep_above, keep_labels
+    from longtail.decisions.targets import Target
     from longtail.errors import SettingError
     from longtail.tagger.inputs import prepare_data
+    from longtail.topk import keep_above, keep_labels
 
     train, test = read_parts(name, n_train)
     with Stopwatch() as training:

@@ -151,17 +151,31 @@ def test_a_pipeline_of_scikit_learn(train: Dataset, test: Dataset) -> None:
 
 
 def test_scores_of_all_labels(vectors: Dataset) -> None:
-    margins = VectorClassifier("ovr").fit(vectors.X, vectors.Y)
-    assert not hasattr(margins, "predict_proba") and not hasattr(VectorClassifier("ovr"), "predict_proba")
+    unfitted = VectorClassifier("ovr", calibrate=False)
+    assert not hasattr(unfitted, "predict_proba")
+    margins = unfitted.fit(vectors.X, vectors.Y)
+    assert not hasattr(margins, "predict_proba")
     decisions = margins.decision_function(vectors.X)
     best = margins.topk(vectors.X, 4)
     np.testing.assert_allclose(np.take_along_axis(decisions, best.ids, axis=1), best.scores)
     assert (decisions[:, 4] < decisions[:, :4].min()).all()  # label 4 has no training samples
-    logistic = VectorClassifier("ovr", loss="logistic").fit(vectors.X, vectors.Y)
+    logistic = VectorClassifier("ovr", loss="logistic", calibrate=False).fit(vectors.X, vectors.Y)
     assert not hasattr(logistic, "decision_function") and hasattr(VectorClassifier("plt"), "predict_proba")
     probabilities = logistic.predict_proba(vectors.X)
     assert (probabilities[:, 4] == 0).all() and probabilities.max() <= 1
     assert np.array_equal(probabilities >= 0.5, logistic.predict(vectors.X).toarray() > 0)
+
+
+def test_margins_and_calibrated_probabilities_have_the_same_order(vectors: Dataset) -> None:
+    assert hasattr(VectorClassifier("ovr"), "predict_proba") and hasattr(VectorClassifier("ovr"), "decision_function")
+    calibrated = VectorClassifier("ovr").fit(vectors.X, vectors.Y)
+    plain = VectorClassifier("ovr", calibrate=False).fit(vectors.X, vectors.Y)
+    probabilities, decisions = calibrated.predict_proba(vectors.X), calibrated.decision_function(vectors.X)
+    np.testing.assert_array_equal(decisions, plain.decision_function(vectors.X))
+    np.testing.assert_array_equal(np.argsort(-probabilities), np.argsort(-decisions))
+    assert (probabilities[:, 4] == 0).all() and (probabilities[:, :4] > 0).all() and probabilities.max() < 1
+    predicted = calibrated.predict(vectors.X).toarray() > 0
+    assert probabilities[predicted].min() > probabilities[~predicted].max()
 
 
 def test_scores_of_very_many_labels_are_refused(vectors: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ from longtail.data.labels import Labels
 from longtail.data.layout import LayoutOptions
 from longtail.data.read import read_any
 from longtail.errors import DataError, SettingError
-from longtail.metrics.sets import choose_threshold
 from longtail.models.blend.model import Blend
 from longtail.pipeline import Pipeline
 from longtail.spec import MethodSpec, join_specs
+from longtail.tagger.held_out import predict_held_out
 from longtail.tagger.inputs import prepare_data
-from longtail.tagger.tagger import THRESHOLD_K, Tagger, load
+from longtail.tagger.tagger import Tagger, load
 
 
 def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Tagger:
@@ -51,5 +51,5 @@ def blend(taggers: Sequence[Tagger | str | Path], data: Any, labels: Any = None,
     spec = MethodSpec("blend", settings={"members": join_specs(tagger.spec for tagger in members), "label_names": False})
     pipeline = Pipeline(spec)
     pipeline.model = Blend.from_members([tagger.pipeline for tagger in members], label_ids, (inputs, Y))
-    threshold = choose_threshold(pipeline.model.topk(inputs, THRESHOLD_K), Y)
-    return Tagger.from_pipeline(pipeline, known, reads_texts, threshold, members[0].layout)
+    held_out = predict_held_out(pipeline.model, inputs, Y, (inputs, Y), calibrate=True)
+    return Tagger.from_pipeline(pipeline, known, reads_texts, members[0].layout, held_out)

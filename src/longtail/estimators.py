@@ -27,15 +27,16 @@ try:
 except ImportError as error:
     raise MissingExtra("scikit-learn 1.6 or newer", "sklearn", "scikit-learn support") from error
 
+_TIE_BREAK = 1e-12  # relative difference between equal probabilities of two labels, so that the first has the largest
 MAX_DENSE_CELLS = 10**8  # scores that ``predict_proba`` and ``decision_function`` return at most
 
 
 def _has_probabilities(self: Any) -> bool:
-    return bool(self._score_meaning() == "probability")
+    return bool(self._find_tagger_meaning() == "probability")
 
 
 def _has_margins(self: Any) -> bool:
-    return bool(self._score_meaning() != "probability")
+    return bool(self._find_model_meaning() != "probability")
 
 
 class TaggerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,7 +106,7 @@ class TaggerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every label [n_samples, n_labels]; for one class per sample, they add up to 1.
 
-        Only for methods whose scores are probabilities. With many labels, use ``topk``.
+        Only for calibrated methods, and others whose scores are probabilities. With many labels, use ``topk``.
         """
         scores = self._scores(X, 0.0)
         if self._form == "classes":
@@ -115,9 +116,9 @@ class TaggerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_has_margins)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of every label [n_samples, n_labels]; for two classes, that of the second minus the first.
+        """Return the model's score of every label [n_samples, n_labels]; for two classes, the second minus the first.
 
-        Only for methods whose scores are not probabilities. With many labels, use ``topk``.
+        Only for methods whose scores, before calibration, are not probabilities. With many labels, use ``topk``.
         """
         scores = self._scores(X, None)
         return scores[:, 1] - scores[:, 0] if self._form == "classes" and scores.shape[1] == 2 else scores
@@ -148,7 +149,8 @@ class TaggerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         spec = self.method if isinstance(self.method, MethodSpec) else MethodSpec.parse(str(self.method))
         return spec.override(self.preset, self._settings)
 
-    def _score_meaning(self) -> str:
+    def _find_model_meaning(self) -> str:
+        """What the scores of the model are; empty for an unknown method."""
         if hasattr(self, "tagger_"):
             return str(self.tagger_.model.score_meaning)
         try:
@@ -156,18 +158,31 @@ class TaggerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except LongtailError:
             return ""
 
+    def _find_tagger_meaning(self) -> str:
+        """What calibrated scores are; before ``fit``, as with enough samples to calibrate."""
+        if hasattr(self, "tagger_"):
+            return str(self.tagger_.score_meaning)
+        meaning = self._find_model_meaning()
+        return "probability" if meaning and self._spec().resolve().get("calibrate", True) else meaning
+
     def _scores(self, X: Any, missing: float | None) -> NDArray[np.float64]:
-        """Return the scores of all labels; those that no search finds get ``missing`` (None: less than all others)."""
+        """Return the scores of all labels, in the order of ``topk`` even where two are equal.
+
+        Labels that no search finds get ``missing``. None: less than all others, and the scores are those of the model.
+        """
         check_is_fitted(self)
         samples, n_labels = self._check_samples(X), len(self.classes_)
         n_samples = samples.shape[0] if sp.issparse(samples) else len(samples)
         if n_samples * n_labels > MAX_DENSE_CELLS:
             raise DataError(f"the scores would be {n_samples:,} × {n_labels:,} numbers", hint="Use topk, or fewer samples")
-        best = self.tagger_.topk(samples, n_labels)
+        best = self.tagger_.topk(samples, n_labels, raw=missing is None)
         found = best.ids != NO_LABEL
-        lowest = best.scores[found].min(initial=0.0) - 1 if missing is None else missing
-        out = np.full((n_samples, n_labels), lowest, np.float64)
-        out[np.nonzero(found)[0], best.ids[found]] = best.scores[found]
+        scores = best.scores.astype(np.float64)
+        if missing is not None:
+            scores *= 1 - _TIE_BREAK * np.arange(best.k)
+        lowest = scores[found].min(initial=0.0) - 1 if missing is None else missing
+        out = np.full((n_samples, n_labels), lowest)
+        out[np.nonzero(found)[0], best.ids[found]] = scores[found]
         return out
 
     def _encode_target(self, y: Any) -> tuple[sp.csr_array, Labels]:

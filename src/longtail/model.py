@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import check_features, check_labels
-from longtail.data.holdout import take_samples
+from longtail.data.holdout import draw_holdout, take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.extras import require
@@ -23,7 +23,7 @@ from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
 from longtail.state import State
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import HeldOut, TopK, find_above, make_indicator
 
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
@@ -160,6 +160,23 @@ class Model(Settings, ABC):
     def tune(self, X: Input, Y: sp.csr_array) -> None:
         """Choose settings on validation data, at the end of ``fit``. By default there are none to choose."""
 
+    def predict_held_out(self, X: Input, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Predict training samples with a model that was not fitted on them, to calibrate the scores; None: there are none.
+
+        By default, these are the samples that the method has held out for early stopping. Others override this.
+
+        :param X: The samples that ``fit`` got, without validation data.
+        :param Y: Their labels.
+        :param k: Number of labels.
+        """
+        params = self.get_params()
+        rows = draw_holdout(Y, params.get("holdout", 0.0), params.get("seed", 0))
+        if not len(rows):
+            return None
+        fitted = self.label_counts - np.bincount(Y[rows].indices, minlength=self.n_labels)
+        source = f"{len(rows):,} training samples that were held out for early stopping"
+        return HeldOut(self.topk(take_samples(X, rows), k), Y[rows], fitted, source)
+
     def topk(self, X: Input, k: int = 5) -> TopK:
         """Return the k best labels of each sample; fewer if fewer labels have training samples."""
         self._check_fitted()
@@ -170,16 +187,7 @@ class Model(Settings, ABC):
     def predict_sets(self, X: Input, threshold: float | None = None) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold (None: ``default_threshold``)."""
         limit = self.default_threshold if threshold is None else threshold
-        k, best = 8, self.topk(X, 8)
-        while k < self.n_labels and (best.scores[:, -1] >= limit).any():  # until the last label of every row is below it
-            k *= 4
-            best = self.topk(X, k)
-        predicted = (best.ids != NO_LABEL) & (best.scores >= limit)
-        indptr = np.concatenate([[0], np.cumsum(predicted.sum(axis=1))])
-        ones = np.ones(indptr[-1], np.float32)
-        out = sp.csr_array((ones, best.ids[predicted], indptr), shape=(best.n_samples, self.n_labels))
-        out.sort_indices()
-        return out
+        return make_indicator(find_above(lambda k: self.topk(X, k), limit, self.n_labels), self.n_labels)
 
     def explain(self, sample: Input, label: int) -> PartWeights:
         """Return the parts of one sample that are evidence for a label (positive weights) or against it (negative).

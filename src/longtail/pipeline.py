@@ -26,7 +26,7 @@ from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
 from longtail.spec import SHARED_SETTINGS, MethodSpec
 from longtail.state import State
-from longtail.topk import TopK
+from longtail.topk import NO_LABEL, TopK
 
 SAMPLES_PER_BATCH = 8192  # samples whose features are in memory at a time while predicting
 _FIRST_K = 64  # labels among which the score of a given one is looked up first
@@ -132,15 +132,19 @@ class Pipeline:
         """Return the ids of the k best labels of each text or feature vector."""
         return join_topk([self.model.topk(batch.X, k) for batch in self.encode_batches(inputs)])
 
-    def score(self, sample: Encoded, label: int) -> float:
-        """Return the score of a label for one encoded sample; 0 if no search finds the label."""
+    def find(self, sample: Encoded, label: int) -> TopK:
+        """Return the best labels of one encoded sample, as many as are needed to find a given one, or all that are found."""
         k = _FIRST_K
         while True:
             best = self.model.topk(sample.X, k)
-            found = best.scores[0, best.ids[0] == label]
-            if len(found) or k >= self.model.n_labels:
-                return float(found[0]) if len(found) else 0.0
+            if label in best.ids[0] or k >= self.model.n_labels:
+                return best
             k *= 8
+
+    def score(self, sample: Encoded, label: int) -> float:
+        """Return the model's score of a label for one encoded sample; 0 if no search finds the label."""
+        best = self.find(sample, label)
+        return float(best.scores[0, best.ids[0] == label].sum())
 
     def explain(self, sample: Encoded, label: int) -> PartWeights:
         """Return the parts of one encoded sample with their contributions to a label: see ``Model.explain``."""
@@ -194,5 +198,12 @@ class Pipeline:
 
 
 def join_topk(parts: list[TopK]) -> TopK:
-    """Join the predictions of consecutive batches."""
-    return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+    """Join the predictions of consecutive batches, which may have different numbers of labels.
+
+    >>> join_topk([TopK(np.array([[3, 1]]), np.array([[0.9, 0.5]])), TopK(np.array([[2]]), np.array([[0.8]]))]).ids.tolist()
+    [[3, 1], [2, -1]]
+    """
+    widths = [((0, 0), (0, max(part.k for part in parts) - part.k)) for part in parts]
+    ids = [np.pad(part.ids, width, constant_values=NO_LABEL) for part, width in zip(parts, widths, strict=True)]
+    scores = [np.pad(part.scores, width, constant_values=-np.inf) for part, width in zip(parts, widths, strict=True)]
+    return TopK(np.concatenate(ids), np.concatenate(scores))

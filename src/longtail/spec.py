@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from longtail.errors import SettingError, suggest
 from longtail.extractor import FeatureSettings
 from longtail.registry import load_class, model_class
-from longtail.settings import RUNTIME, parse_settings, parse_value
+from longtail.settings import RUNTIME, Settings, parse_settings, parse_value, setting, settings
 
 if TYPE_CHECKING:
     from longtail.tagger.tagger import Tagger
@@ -21,6 +21,16 @@ _PLAIN = re.compile(r"[\w./:-]+")  # a value that needs no quotes
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[^"]|(")', re.DOTALL)  # a quoted string, another character, or an unbalanced quote
 
 _QUOTE_HINT = r"Put all of it in double quotes, or none of it; write \" for a quote inside quotes"
+
+
+@settings
+class TaggerSettings(Settings):
+    """Settings that every tagger has, whatever its method."""
+
+    calibrate: bool = setting(
+        "Whether scores become calibrated probabilities, fitted on held-out samples. false: the scores of the model.",
+        default=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -67,10 +77,10 @@ class MethodSpec:
             raise SettingError(f'"{text}" names no preset after the ":"', hint=f"Write {method}:PRESET, or {method}")
         pairs = [_split_setting(part, method) for part in parts]
         found: dict[str, Any] = {}
-        for setting, value in pairs:
-            if setting in found:
-                raise SettingError(f'"{text}" sets {setting} twice', hint="Give each setting once")
-            found[setting] = _read_value(setting, value, known, method)
+        for key, value in pairs:
+            if key in found:
+                raise SettingError(f'"{text}" sets {key} twice', hint="Give each setting once")
+            found[key] = _read_value(key, value, known, method)
         return cls(method, preset or None, found | parse_settings(settings, known, method))
 
     def override(self, preset: str | None = None, settings: Mapping[str, Any] | None = None) -> Self:
@@ -124,14 +134,15 @@ def join_specs(specs: Iterable[MethodSpec]) -> str:
 
 
 def known_settings(method: str) -> dict[str, str]:
-    """Return the type of every setting of a method and of its features, by name.
+    """Return the type of every setting of a method, of its features and of its tagger, by name.
 
     >>> known_settings("ovr")["C"], known_settings("ovr")["ngrams"]
     ('float | None', 'int | None')
     """
     cls = model_class(method)
     features = fields(FeatureSettings) if cls.input == "features" else ()
-    return {each.name: str(each.type) for each in (*features, *fields(cls)) if each.name not in RUNTIME}
+    every = (*features, *fields(cls), *fields(TaggerSettings))
+    return {each.name: str(each.type) for each in every if each.name not in RUNTIME}
 
 
 def _split(text: str, separator: str) -> list[str]:

@@ -39,7 +39,19 @@ def test_every_command_has_two_examples() -> None:
 
 def test_the_examples_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order in which they build on each other."""
-    for name in ("train", "choose", "evaluate", "predict", "info", "methods", "check", "compare", "blend", "pretrain"):
+    for name in (
+        "train",
+        "choose",
+        "evaluate",
+        "predict",
+        "info",
+        "methods",
+        "check",
+        "compare",
+        "blend",
+        "pretrain",
+        "calibrate",
+    ):
         for line in EXAMPLES[name]:
             if line.startswith(SLOW):
                 continue

@@ -16,10 +16,9 @@ from longtail.decisions.guarantees import (
     find_recall_threshold,
     measure_curve,
 )
-from longtail.decisions.targets import keep_above
 from longtail.errors import SettingError
 from longtail.metrics.sets import describe_sets, score_sets
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, TopK, keep_above
 
 N_REPEATS = 150
 

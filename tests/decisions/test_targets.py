@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.decisions.targets import Target, keep_above, keep_labels, list_targets
+from longtail.decisions.targets import Target, list_targets
 from longtail.errors import SettingError
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, TopK, keep_above, keep_labels
 
 
 @pytest.mark.parametrize("text", [*list_targets(), "precision=0.95", "count=2.5", "threshold=-1"])

@@ -12,7 +12,7 @@ from longtail import Dataset, Labels, Tagger
 from longtail.errors import SettingError
 from longtail.models.blend import stacking
 from longtail.models.blend.model import Blend
-from longtail.models.blend.stacking import collect_candidates, fit_logistic, to_log_odds
+from longtail.models.blend.stacking import collect_candidates, to_log_odds
 from longtail.spec import join_specs
 from longtail.topk import NO_LABEL, TopK
 
@@ -36,23 +36,6 @@ def test_members_may_propose_fewer_labels() -> None:
     candidates, Z = np.full((1, 4), NO_LABEL, np.int32), np.zeros((1, 4, 7), np.float32)
     collect_candidates(ids, np.ones(ids.shape, np.float32), candidates, Z)
     assert candidates.tolist() == [[7, NO_LABEL, NO_LABEL, NO_LABEL]] and Z[0, 0, 3:6].tolist() == [0, 0, 0]
-
-
-def test_the_gradient_of_the_logistic_regression_is_zero() -> None:
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(500, 3)) * [1, 10, 0.1] + [0, 5, 1]
-    y = rng.random(500) < 1 / (1 + np.exp(-(Z @ [1.0, -0.2, 3.0] - 1)))
-    *w, bias = fit_logistic(Z, y.tolist()).astype(np.float64)
-    rest = 1 / (1 + np.exp(-(Z @ w + bias))) - y
-    ridge = stacking.RIDGE * len(Z) * np.array(w) * Z.std(0) ** 2  # of standardised columns
-    np.testing.assert_allclose(Z.T @ rest - Z.mean(0) * rest.sum() + ridge, 0, atol=1e-3)
-    assert abs(rest.sum()) < 1e-3
-
-
-@pytest.mark.parametrize("y", [[True] * 4, [False] * 4])
-def test_weights_are_finite_if_all_targets_are_equal(y: list[bool]) -> None:
-    weights = fit_logistic(np.array([[0.0], [1.0], [2.0], [2.0]]), y)
-    assert np.isfinite(weights).all() and (weights[-1] > 0) == y[0]
 
 
 def test_probabilities_become_log_odds() -> None:

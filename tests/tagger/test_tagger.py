@@ -180,7 +180,7 @@ def test_inputs_are_encoded_once(train: Dataset, test: Dataset, monkeypatch: pyt
 
 
 def test_validation_data_sets_the_threshold(train: Dataset, test: Dataset) -> None:
-    plain, tuned = Tagger("ovr").fit(train), Tagger("ovr").fit(train, valid=test)
+    plain, tuned = (Tagger("ovr", calibrate=False).fit(train, valid=valid) for valid in (None, test))
     assert plain.threshold == 0 and tuned.threshold != 0
     assert tuned.evaluate(test).values["micro-F1"] >= plain.evaluate(test).values["micro-F1"]
     assert tuned.evaluate(test).values["P@1"] == plain.evaluate(test).values["P@1"]
@@ -296,3 +296,60 @@ def test_progress_is_shown_on_request(train: Dataset, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""  # neither a terminal nor a notebook
     Tagger("ovr").fit(train, progress=True)
     assert "labels" in capsys.readouterr().err
+
+
+def test_calibration_changes_scores_only(train: Dataset, test: Dataset) -> None:
+    tagger, plain = Tagger("ovr").fit(train), Tagger("ovr", calibrate=False).fit(train)
+    raw, best = tagger.topk(test.inputs, raw=True), tagger.topk(test.inputs)
+    np.testing.assert_array_equal(raw.ids, plain.topk(test.inputs).ids)
+    np.testing.assert_array_equal(raw.scores, plain.topk(test.inputs).scores)
+    np.testing.assert_array_equal(best.ids, raw.ids)
+    assert plain.calibration is None and plain.score_meaning == "margin" and tagger.score_meaning == "probability"
+    assert ((best.scores > 0) & (best.scores < 1)).all() and (raw.scores < 0).any()
+    assert tagger.predict(test.inputs)[0][0].score == best.scores[0, 0]
+    assert tagger.predict(test.inputs, raw=True)[0][0].score == raw.scores[0, 0]
+
+
+def test_explanations_show_the_same_probability_as_predictions(train: Dataset, test: Dataset) -> None:
+    tagger, text = Tagger("ovr").fit(train), test.inputs[0]
+    for tag in tagger.predict([text], 3)[0]:
+        assert tagger.explain(text, tag.label).score == tag.score
+    assert [one.score for one in tagger.explain_topk(text, 3)] == [tag.score for tag in tagger.predict([text], 3)[0]]
+    raw = [tag.score for tag in tagger.predict([text], 3, raw=True)[0]]
+    assert [one.score for one in tagger.explain_topk(text, 3, raw=True)] == raw
+
+
+def test_a_saved_tagger_keeps_its_calibration(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("plt").fit(train)
+    tagger.save(tmp_path / "model")
+    again = longtail.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.topk(test.inputs).scores, tagger.topk(test.inputs).scores)
+    assert again.calibrated_on == tagger.calibrated_on != "" and again.summary() == tagger.summary()
+    assert (again.predict_sets(test.inputs) != tagger.predict_sets(test.inputs)).nnz == 0
+
+
+def test_calibration_on_other_data_after_training(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("ovr", calibrate=False).fit(train)
+    raw = tagger.topk(test.inputs).scores
+    tagger.calibrate(test)
+    assert tagger.calibrated_on == "60 samples given after training" and tagger.score_meaning == "probability"
+    np.testing.assert_array_equal(tagger.topk(test.inputs, raw=True).scores, raw)
+    with pytest.raises(DataError, match=r"19 samples are too few to calibrate scores\. Give at least 20"):
+        tagger.calibrate(test.take(np.arange(19)))
+
+
+def test_validation_data_calibrates_the_scores(train: Dataset, test: Dataset) -> None:
+    tagger = Tagger("ovr").fit(train, valid=test)
+    given = Tagger("ovr", calibrate=False).fit(train).calibrate(test)
+    np.testing.assert_array_equal(tagger.topk(test.inputs).scores, given.topk(test.inputs).scores)
+    assert tagger.calibrated_on == "60 validation samples" and tagger.threshold == given.threshold
+
+
+def test_few_samples_are_not_enough_for_a_calibration() -> None:
+    tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose"] * 10, [["fruit"], ["flower"]] * 10)
+    assert tagger.calibration is None and tagger.summary()["calibration"].startswith("none")
+
+
+def test_the_setting_must_be_true_or_false() -> None:
+    with pytest.raises(SettingError, match='calibrate is "perhaps"'):
+        Tagger("ovr", calibrate="perhaps")

@@ -82,7 +82,7 @@ def evaluate(arguments: Namespace) -> None:
     """Evaluate a saved tagger."""
     tagger = load(arguments.model).configure(threads=arguments.threads)
     data = read_and_report(arguments.data, arguments, Display(), trained=tagger.layout)
-    result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity)
+    result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity, target=arguments.target)
     text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
     if arguments.json == STDIN:
         show(text)
@@ -94,6 +94,17 @@ def evaluate(arguments: Namespace) -> None:
     if arguments.per_label:
         with open_atomic(arguments.per_label) as stream:
             stream.write(_render_labels(result, tagger, data).encode())
+
+
+def calibrate(arguments: Namespace) -> None:
+    """Fit the calibration of a saved tagger again, and save it."""
+    check_target(Path(arguments.model), overwrite=True)  # an error before the work if it is not writable
+    check_sources(arguments.data, vocabulary=arguments.vocabulary)
+    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
+    data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
+    tagger.calibrate(data, keep_curve=arguments.keep_curve).save(arguments.model, overwrite=True)
+    what = "rules for sets fitted" if arguments.keep_curve else "calibrated"
+    display.say(f"{what} on {data.n_samples:,} samples; saved in {arguments.model}")
 
 
 def check(arguments: Namespace) -> None:

@@ -29,7 +29,10 @@ EXAMPLES = {
         "longtail pretrain train.jsonl --out encoder --set width=32 --set layers=1 --set epochs=1",
         "longtail pretrain builtin:pydoc --out encoder-large",
     ),
-    "evaluate": ("longtail evaluate model test.jsonl", "longtail evaluate model test.jsonl --k 1,10 --json metrics.json"),
+    "evaluate": (
+        "longtail evaluate model test.jsonl --target micro-f1",
+        "longtail evaluate model test.jsonl --k 1,10 --json metrics.json",
+    ),
     "compare": (
         "longtail compare train.jsonl test.jsonl --methods popularity,ovr,plt --out report",
         "longtail compare train.jsonl test.jsonl --methods ovr,wide=plt+beam=50,model --out report2",
@@ -41,8 +44,9 @@ EXAMPLES = {
     "reproduce": ("longtail reproduce popularity.pydoc", "longtail reproduce plt.pydoc --threads 1"),
     "predict": (
         "echo 'Sort a list in place.' | longtail predict model --k 3",
-        "longtail predict model test.jsonl --json --threads 1",
+        "longtail predict model test.jsonl --target expected-f1 --json --threads 1",
     ),
+    "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --threads 1"),
     "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
     "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
     "info": ("longtail info model", "longtail info trees --tree tree.svg"),
@@ -100,7 +104,7 @@ def _add_training(add: _Add) -> None:
     method = "method, or method:preset+name=value…; see `longtail methods`. auto: as `choose` proposes (default: ovr)"
     train.add_argument("--method", default="ovr", metavar="SPEC", help=method)
     train.add_argument("--out", required=True, metavar="MODEL", help="folder to save the model in")
-    train.add_argument("--valid", metavar="DATA", help="validation data: chooses the threshold, and is reported on")
+    train.add_argument("--valid", metavar="DATA", help="validation data: to calibrate scores on, and to report on")
     train.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
     minutes = "stop training after N minutes, with the best weights so far: neural methods, and --method auto"
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
@@ -176,6 +180,7 @@ def _add_models(add: _Add) -> None:
     evaluate.add_argument("--json", metavar="FILE", help="write the metrics to a file (-: JSON to standard output only)")
     evaluate.add_argument("--per-label", metavar="FILE", help="write a table with one row per label")
     _add_metrics(evaluate)
+    _add_target(evaluate)
     _add_threads(evaluate)
     add_layout_options(evaluate)
 
@@ -183,7 +188,10 @@ def _add_models(add: _Add) -> None:
     predict.add_argument("model", metavar="MODEL")
     source = f"{DATA}; a plain text file has one text per line; labels are left out (default: -)"
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help=source)
-    predict.add_argument("--k", type=_positive, default=5, metavar="N", help="number of labels (default: 5)")
+    k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
+    predict.add_argument("--k", type=_positive, metavar="N", help=k)
+    _add_target(predict)
+    predict.add_argument("--threshold", type=float, metavar="P", help="the labels with a score of at least P")
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
@@ -193,8 +201,17 @@ def _add_models(add: _Add) -> None:
         "--novelty", action="store_true", help="show how unlike the training data each text is (0 to about 1)"
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
+    predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
     _add_threads(predict)
     add_layout_options(predict, reads_labels=False)
+
+    calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
+    calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
+    calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
+    keep = "keep the probabilities, fit the rules for sets of labels only: what --target promises is then exact"
+    calibrate.add_argument("--keep-curve", action="store_true", help=keep)
+    _add_threads(calibrate)
+    add_layout_options(calibrate)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
@@ -229,6 +246,14 @@ def _add_metrics(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=_positive_list, default=(1, 3, 5), metavar="1,3,5", help="ranks to evaluate at")
     constants = "constants of propensity-scored metrics (default: 0.55,1.5)"
     command.add_argument("--propensity", type=_pair, default=(0.55, 1.5), metavar="A,B", help=constants)
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    target = (
+        "sets of labels with the best expected-f1, micro-f1 or macro-f1; with precision=0.9 or recall=0.8; or count=N "
+        "labels per text on average"
+    )
+    command.add_argument("--target", metavar="TARGET", help=target)
 
 
 def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:

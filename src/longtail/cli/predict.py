@@ -21,7 +21,7 @@ from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
-from longtail.tagger.tagger import Tagger, load
+from longtail.tagger.tagger import DEFAULT_K, Tagger, load
 
 
 class _Batch(NamedTuple):
@@ -38,8 +38,13 @@ def predict(arguments: Namespace) -> None:
         raise SettingError(f"--json and --output {name} contradict each other", hint="Give one of the two")
     if arguments.explain and name not in ("tsv", "jsonl"):
         raise SettingError(f"--output {name} has no place for explanations", hint="Use --output jsonl, or leave it out")
+    has_sets = arguments.target is not None or arguments.threshold is not None
+    if has_sets and name == "csv" and arguments.k is None:
+        raise SettingError(
+            "a table has a fixed number of columns, sets of labels have none", hint="Add --k, the largest size"
+        )
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
-    k = min(arguments.k, len(tagger.labels))
+    k = min(arguments.k or DEFAULT_K, len(tagger.labels))
     with _open_output(arguments.out) as write:
         answers = make_format(name, write, k=k, index=arguments.index)
         if arguments.explain and name == "tsv":
@@ -59,12 +64,13 @@ def _answer(tagger: Tagger, batch: _Batch, answers: AnswerFormat, write: Callabl
     encoded = tagger.encode(batch.inputs)
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
+    wanted = {name: getattr(arguments, name) for name in ("k", "target", "threshold", "raw")}
     if not arguments.explain:
-        for tags, id, novel in zip(tagger.predict(encoded, arguments.k), batch.ids, novelty, strict=True):
+        for tags, id, novel in zip(tagger.predict(encoded, **wanted), batch.ids, novelty, strict=True):
             answers.add(Answer(tags, id, novel))
     for at in range(n_samples if arguments.explain else 0):
         one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
-        answer = Answer((), batch.ids[at], novelty[at], tagger.explain_topk(one, arguments.k), tagger.reads_texts)
+        answer = Answer((), batch.ids[at], novelty[at], tagger.explain_topk(one, **wanted), tagger.reads_texts)
         if arguments.json or arguments.output == "jsonl":
             answers.add(answer)
         else:

@@ -157,7 +157,7 @@ def evaluate_runs(
 
 
 def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[Sequence[str], list[TopK], list[TopK]]:
-    """Number the labels of all data and models together, those of the training data first; predictions and sets in these ids."""
+    """Number the labels of all data and models, those of the training data first; predictions and sets in these ids."""
     labels, _ = task.train.labels.merge(task.test.labels)
     tops, sets = [], []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Hold out part of the training data, for methods that stop early, or fit weights on it."""
+"""Hold out part of the training data, for methods that stop early or fit weights on it, and for calibration."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from longtail.kernels import Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
 
@@ -23,13 +25,18 @@ def split_holdout(
     :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Only samples with labels are
         held out: the others cannot be scored.
     """
-    labelled = np.flatnonzero(np.diff(Y.indptr))
-    n = min(round(share * len(labelled)), MAX_HELD_OUT)
-    if n == 0:
+    held_out = draw_holdout(Y, share, seed)
+    if not len(held_out):
         return X, Y, None
-    held_out = np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
     rest = np.setdiff1d(np.arange(Y.shape[0]), held_out)
     return take_samples(X, rest), Y[rest], (take_samples(X, held_out), Y[held_out])
+
+
+def draw_holdout(Y: sp.csr_array, share: float, seed: int) -> Longs:
+    """Return the rows that ``split_holdout`` holds out, ascending."""
+    labelled = np.flatnonzero(np.diff(Y.indptr))
+    n = min(round(share * len(labelled)), MAX_HELD_OUT)
+    return np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
 
 
 def take_samples(X: Any, rows: NDArray[Any]) -> Any:

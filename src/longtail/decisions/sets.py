@@ -18,11 +18,11 @@ from longtail.decisions.guarantees import (
     measure_curve,
 )
 from longtail.decisions.label_thresholds import LabelThresholds, fit_label_thresholds
-from longtail.decisions.targets import Target, keep_above, keep_labels
+from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.metrics.sets import choose_threshold
 from longtail.state import State, extract_part
-from longtail.topk import TopK
+from longtail.topk import TopK, keep_above, keep_labels
 
 DEFAULT_TARGET = Target("expected-f1")
 # With expected-f1, labels below this probability are left out unless they come first: if all labels of a text are unlikely,
@@ -79,7 +79,7 @@ def choose_sets(topk: TopK, target: Target, rules: SetRules | None, label_counts
     :param target: What the sets should achieve.
     :param rules: What was fitted; ``expected-f1`` and ``threshold`` do without.
     :param label_counts: Training samples of each label, [n_labels].
-    :returns: The labels of each set, highest probability first.
+    :returns: The labels of each set, highest probability first; ``NO_LABEL`` fills the rest of a row.
 
     >>> topk = TopK(np.array([[3, 1, 2], [0, 1, 2]]), np.array([[0.9, 0.8, 0.1], [0.05, 0.04, 0.04]]))
     >>> choose_sets(topk, Target("expected-f1"), None, np.ones(4, np.int32)).ids.tolist()

@@ -1,19 +1,13 @@
-"""Targets: what sets of labels should achieve, and the sets themselves.
-
-Sets are ``TopK``: the labels of a set come first in their row, and ``NO_LABEL`` fills the rest.
-"""
+"""Targets: what sets of labels should achieve, and how users write it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from longtail.errors import SettingError, suggest
-from longtail.topk import NO_LABEL, TopK
 
 _PLAIN = ("micro-f1", "macro-f1", "expected-f1")
 _VALUES = {  # name -> what its value must be, and an example
@@ -90,38 +84,3 @@ def list_targets() -> list[str]:
     ('expected-f1', 'count=5')
     """
     return [*sorted(_PLAIN), *(f"{name}={example}" for name, (_, example) in _VALUES.items())]
-
-
-def keep_above(topk: TopK, threshold: float) -> TopK:
-    """Keep the labels whose probability reaches a threshold.
-
-    >>> keep_above(TopK(np.array([[3, 1], [2, 0]]), np.array([[0.9, 0.2], [0.7, 0.6]])), 0.5).ids.tolist()
-    [[3, -1], [2, 0]]
-    """
-    return keep_labels(topk, topk.scores >= threshold)
-
-
-def keep_labels(topk: TopK, is_kept: NDArray[np.bool_]) -> TopK:
-    """Keep the labels of a mask [n_samples, k], in their order; the result is as wide as the largest set.
-
-    >>> keep_labels(TopK(np.array([[3, 1, 2]]), np.array([[0.9, 0.5, 0.2]])), np.array([[True, False, True]])).ids.tolist()
-    [[3, 2]]
-    """
-    is_kept = is_kept & (topk.ids != NO_LABEL)
-    width = max(int(is_kept.sum(axis=1).max(initial=0)), 1)
-    order = np.argsort(~is_kept, axis=1, kind="stable")[:, :width]
-    is_kept = np.take_along_axis(is_kept, order, axis=1)
-    ids = np.where(is_kept, np.take_along_axis(topk.ids, order, axis=1), NO_LABEL)
-    return TopK(ids, np.where(is_kept, np.take_along_axis(topk.scores, order, axis=1), -np.inf))
-
-
-def join_sets(parts: Sequence[TopK]) -> TopK:
-    """Join the sets of consecutive batches, which may differ in the size of their largest set.
-
-    >>> join_sets([TopK(np.array([[3, 1]]), np.array([[0.9, 0.5]])), TopK(np.array([[2]]), np.array([[0.8]]))]).ids.tolist()
-    [[3, 1], [2, -1]]
-    """
-    width = max(part.k for part in parts)
-    ids = [np.pad(part.ids, ((0, 0), (0, width - part.k)), constant_values=NO_LABEL) for part in parts]
-    scores = [np.pad(part.scores, ((0, 0), (0, width - part.k)), constant_values=-np.inf) for part in parts]
-    return TopK(np.concatenate(ids), np.concatenate(scores))

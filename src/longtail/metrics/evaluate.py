@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY, compute_inverse_propensity
+from longtail.metrics.calibration import ReliabilityBin, measure_reliability
 from longtail.metrics.intervals import bootstrap
 from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
 from longtail.metrics.sets import describe_sets, score_sets
@@ -24,17 +25,19 @@ class Evaluation:
     """The metrics of one model on one data set, from 0 to 100."""
 
     values: dict[str, float]  # by name: "P@1", …, "coverage@5", "micro-F1", …
-    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the metrics that are averages over samples
+    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of averages over samples, and calibration errors
     slices: dict[str, dict[str, float]]  # metrics of the labels in each slice of label frequency
     scores: SampleScores  # ranking metrics of each sample
     labels: LabelCounts  # true and predicted samples of each label
     n_samples: int
+    bins: list[ReliabilityBin] = field(default_factory=list)  # empty if the scores are not probabilities
     target: str = ""  # what the sets should achieve; empty: there are none
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as ``longtail evaluate --json`` writes them."""
-        target = {"target": self.target} if self.target else {}
-        return {**self.values, "n_samples": self.n_samples, "intervals": self.intervals, "slices": self.slices, **target}
+        bins, target = [one._asdict() for one in self.bins], {"target": self.target} if self.target else {}
+        parts = {"intervals": self.intervals, "slices": self.slices, "reliability": bins}
+        return {**self.values, "n_samples": self.n_samples, **target, **parts}
 
     def __repr__(self) -> str:
         last = list(self._list_ks())[-1]
@@ -44,9 +47,14 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         ks = list(self._list_ks())
-        rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in RANKING_METRICS]
+        metrics = [*RANKING_METRICS, *(["ECE"] if self.bins else [])]
+        rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in metrics]
         ranking = format_table(rows, ("metric", *(f"@{k}" for k in ks)), f"{self.n_samples:,} samples")
-        others = [(name, value) for name, value in self.values.items() if name not in self.scores.names]
+        others = [
+            (name, value)
+            for name, value in self.values.items()
+            if name not in self.scores.names and not name.startswith("ECE")
+        ]
         slices = [(name, *row.values()) for name, row in self.slices.items() if row["labels"]]
         header = ("labels by frequency", *next(iter(self.slices.values())))
         return "\n".join([ranking, format_table(others, ("metric", "value")), format_table(slices, header)])
@@ -69,6 +77,7 @@ def evaluate(
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
     sets: TopK | None = None,
     target: str = "",
+    probabilities: bool = False,
 ) -> Evaluation:
     """Compute the metrics of predictions.
 
@@ -80,6 +89,7 @@ def evaluate(
     :param propensity: Constants A and B of the propensity-scored metrics.
     :param sets: The sets of labels that are assigned, for F1 scores, precision and recall. None: no such metrics.
     :param target: What the sets should achieve, as users write it.
+    :param probabilities: Whether scores are probabilities. Then calibration errors are computed, too.
 
     >>> topk = TopK(np.array([[0, 1], [1, 0]]), np.array([[0.9, 0.1], [0.8, 0.2]]))
     >>> evaluate(topk, sp.csr_array([[1, 0], [1, 1]]), label_counts=np.array([5, 5]), n_train=10, ks=(1, 2))
@@ -93,13 +103,17 @@ def evaluate(
     depth = max(ks)
     labels = count_labels(topk, Y, depth)
     values = {**scores.values(), f"coverage@{depth}": labels.coverage()}
-    intervals = bootstrap(scores)
+    slices, intervals, bins = score_slices(topk, Y, counts, depth), bootstrap(scores), []
     if sets is not None:
         by_sample = score_sets(sets, Y)
         values |= by_sample.values() | describe_sets(sets, Y)
         intervals |= bootstrap(by_sample)
-    slices = score_slices(topk, Y, counts, depth)
-    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), target)
+    if probabilities:
+        found = measure_reliability(topk, Y, counts, ks)
+        values, intervals, bins = values | found.values, intervals | found.intervals, found.bins
+        for name, error in found.slices.items():
+            slices[name][f"ECE@{depth}"] = error
+    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), bins, target)
 
 
 def _widen(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from longtail.errors import DataError
-from longtail.metrics.ranking import SampleScores, compute_percent
+from longtail.metrics.ranking import Array, SampleScores, compute_percent
 
 _N_RESAMPLES = 1000
 _RESAMPLES_PER_BLOCK = 16  # in one matrix product
@@ -24,17 +25,24 @@ def bootstrap(scores: SampleScores, *, resamples: int = _N_RESAMPLES, seed: int 
     :returns: Lower and upper bound of each metric.
     """
     terms = np.concatenate([scores.numerators, scores.denominators], axis=1)  # [n_samples, 2 n_metrics]
-    n_samples, n_metrics = scores.numerators.shape
-    random = np.random.default_rng(seed)
-    drawn = np.empty((resamples, n_metrics))
+    n_metrics = len(scores.names)
+    parts = (compute_percent(sums[:, :n_metrics], sums[:, n_metrics:]) for sums in draw_sums(terms, resamples, seed))
+    low, high = np.percentile(np.concatenate(list(parts)), [2.5, 97.5], axis=0)
+    return {name: (float(a), float(b)) for name, a, b in zip(scores.names, low, high, strict=True)}
+
+
+def draw_sums(terms: Array, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw the samples again with replacement, and sum their terms.
+
+    :param terms: [n_samples, n_terms]
+    :returns: Blocks of resamples, [n_drawn, n_terms] each.
+    """
+    n_samples, random = len(terms), np.random.default_rng(seed)
     for start in range(0, resamples, _RESAMPLES_PER_BLOCK):
         n_drawn = min(_RESAMPLES_PER_BLOCK, resamples - start)
         picks = [random.integers(0, n_samples, n_samples) for _ in range(n_drawn)]
         times = np.stack([np.bincount(pick, minlength=n_samples) for pick in picks]).astype(np.float64)
-        sums = times @ terms  # [n_drawn, 2 n_metrics]
-        drawn[start : start + n_drawn] = compute_percent(sums[:, :n_metrics], sums[:, n_metrics:])
-    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-    return {name: (float(a), float(b)) for name, a, b in zip(scores.names, low, high, strict=True)}
+        yield times @ terms
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from longtail.features.text import PLAIN_WORDS
 from longtail.kernels import Floats, Ints, kernel, map_parallel
+from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
 from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
@@ -19,7 +20,7 @@ from longtail.progress import Progress
 from longtail.search.topk_kernels import ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.settings import settings
 from longtail.state import State
-from longtail.topk import TopK
+from longtail.topk import HeldOut, TopK
 
 
 @settings
@@ -49,6 +50,8 @@ class OneVsRest(OneVsRestSettings, Model):
         "best": {},
     }
 
+    chosen_C: float  # the value of C that ``fit`` used
+
     @property
     def score_meaning(self) -> Literal["probability", "margin"]:
         """Probability for the logistic loss, otherwise the margin w·x + b."""
@@ -64,6 +67,7 @@ class OneVsRest(OneVsRestSettings, Model):
         if C is None:
             C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
             self.decisions = (why,)
+        self.chosen_C = C
         indptr, indices, data = append_constant(X.indptr, X.indices, X.data, X.shape[1])
         columns = Y.tocsc()
         # A block takes as many passes as its slowest label, and that depends on frequency: sort labels by frequency.
@@ -90,6 +94,11 @@ class OneVsRest(OneVsRestSettings, Model):
         W = sp.hstack(parts, format="csr")
         self.W = sp.csr_array((W.data, order[W.indices], W.indptr), shape=(self.n_features, self.n_labels))
         self.W.sort_indices()
+
+    def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Predict training samples with a second model that is fitted to a part of the others."""
+        settings = {**self.get_params(), "C": self.chosen_C}
+        return predict_by_part(lambda X, Y: self.fit_quick(X, Y, **settings), X, Y, k, seed=self.seed)
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
         best = select_topk(X, self.W, self.bias, k, self.threads)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.holdout import draw_holdout, take_samples
 from longtail.model import Model, PartWeights, Valid, count_samples
 from longtail.progress import Progress
 from longtail.state import State
-from longtail.topk import TopK
+from longtail.topk import HeldOut, TopK
 
 
 class Popularity(Model):
@@ -39,6 +40,12 @@ class Popularity(Model):
         best = np.argsort(-self.label_counts, kind="stable")[:k]
         share = self.label_counts[best] / self.n_samples
         return TopK(np.tile(best, (count_samples(X), 1)), np.tile(share, (count_samples(X), 1)))
+
+    def predict_held_out(self, X: Any, Y: sp.csr_array, k: int) -> HeldOut:
+        """Predict training samples: one of many hardly changes the share of a label."""
+        rows = draw_holdout(Y, 1.0, seed=0)
+        source = f"{len(rows):,} training samples"
+        return HeldOut(self.topk(take_samples(X, rows), k), Y[rows], self.label_counts, source)
 
     def _explain(self, one: Any, label: int) -> PartWeights:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longtail.comparison.results import MIN_SHARE_OF_BEST, SIGNIFICANCE_LEVEL, Comparison, MethodResult
-from longtail.decisions.sets import DEFAULT_TARGET
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
 from longtail.metrics.sets import SET_METRICS
 from longtail.progress import format_duration
@@ -87,8 +86,9 @@ def describe_set_target(result: Comparison) -> str:
     """How the sets of labels were chosen, in sentences."""
     kind = "text" if result.facts["kind"] == "texts" else "sample"
     return (
-        f"Each {kind} gets the set of labels with the highest expected F1 ({DEFAULT_TARGET}). micro-F1: over all labels of all "
-        f"{kind}s; macro-F1: averaged over labels; example-F1: averaged over {kind}s."
+        f"Each {kind} gets the set of labels with the highest expected F1; from a model that is not calibrated, those from "
+        f"its threshold on. micro-F1: over all labels of all {kind}s; macro-F1: averaged over labels; example-F1: averaged "
+        f"over {kind}s; precision: over {kind}s that get labels; empty sets: {kind}s that get none."
     )
 
 

@@ -35,7 +35,8 @@ def render_page(result: Comparison) -> str:
     """The page as HTML, without scripts or external files."""
     parts = [_render_header(result)]
     if result.done:
-        parts += [_render_accuracy(result), _render_sets(result), _render_costs(result), render_trade_offs(result), render_precision(result)]
+        parts += [_render_accuracy(result), _render_sets(result), _render_costs(result)]
+        parts += [render_trade_offs(result), render_precision(result)]
         parts += [render_rare_labels(result), render_training(result), render_disagreements(result)]
         parts += [_render_all_metrics(result)]
     parts += [_render_problems(result), _render_footer(result)]
@@ -99,8 +100,9 @@ def _render_sets(result: Comparison) -> str:
     rows = []
     for e in result.done:
         marks = [BEST if len(result.done) > 1 and e.values[name] == best.get(name) else "" for name in SET_METRICS]
-        cells = zip(marks, (format_set_metric(e, name) for name in SET_METRICS), strict=True)
-        rows.append(render_method_cell(result, e) + "".join(f'<td class="{mark}"><b>{text}</b></td>' for mark, text in cells))
+        texts = [format_set_metric(e, name) for name in SET_METRICS]
+        cells = [f'<td class="{mark}"><b>{text}</b></td>' for mark, text in zip(marks, texts, strict=True)]
+        rows.append(render_method_cell(result, e) + "".join(cells))
     table = render_html_table("Sets of labels", ["method", *list_set_titles(result)], rows)
     return render_section("Sets of labels", escape(describe_set_target(result)), table)
 

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longtail.decisions.targets import Target
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
 from longtail.metrics.evaluate import Evaluation
 from longtail.metrics.ranking import RANKING_METRICS
+from longtail.metrics.sets import SET_METRICS
 from longtail.report.text import render_table
+
+
+def _render_sets(result: Evaluation) -> str:
+    """Metrics of sets of labels, and whether a promise was kept."""
+    rows = []
+    for name in SET_METRICS:
+        interval = "[{:.1f}, {:.1f}]".format(*result.intervals[name]) if name in result.intervals else ""
+        rows.append([name, f"{result.values[name]:.2f}", interval])
+    table = render_table([f"sets of labels by {result.target}", "value", "95 %"], rows)
+    notes = ["Precision: over samples that get labels; recall: over samples that have labels; empty sets: % of samples."]
+    target = Target.parse(result.target)
+    if target.promises:
+        assert target.value is not None
+        low, high = result.intervals[target.name]
+        achieved = f"{result.values[target.name]:.1f} [{low:.1f}, {high:.1f}]"
+        notes.append(f"{target.name} promised: {100 * target.value:.1f}; achieved on this data: {achieved}")
+    return "\n".join([table, *notes])
 
 
 def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     """Metrics at each k with 95 % intervals, set-based metrics, and slices by label frequency."""
-    rows = []
-    for name in RANKING_METRICS:
+    rows, measured = [], [*RANKING_METRICS, *(["ECE"] if result.bins else [])]
+    for name in measured:
         cells = [name]
         for k in ks:
             low, high = result.intervals[f"{name}@{k}"]
@@ -21,13 +40,14 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
         rows.append(cells)
     table = render_table([f"{result.n_samples:,} samples", *(f"@{k}" for k in ks)], rows)
     parts = [f"{table}\nPercentages with 95 % confidence intervals. PSP and PSnDCG give rare labels more weight."]
-    others = {name: value for name, value in result.values.items() if name.split("@")[0] not in RANKING_METRICS}
+    if result.bins:
+        parts[0] += "\nECE: by how much probabilities differ from the share of right labels; lower is better."
     deepest = max(ks)
-    notes = f"coverage@{deepest}: labels predicted correctly at least once."
-    if any(name.endswith("F1") for name in others):
-        notes += " F1: of the labels whose score reaches the threshold."
-    parts.append("  ".join(f"{name} {value:.2f}" for name, value in others.items()) + f"\n{notes}")
-    header = ["labels by training samples", "labels", "occurrences", f"recall@{deepest}", f"part of P@{deepest}"]
+    coverage = f"coverage@{deepest}"
+    parts[0] += f"\n{coverage} {result.values[coverage]:.2f}: labels predicted correctly at least once."
+    if result.target:
+        parts.append(_render_sets(result))
+    header = ["labels by training samples", "labels", "occurrences", *list(result.slices["head"])[2:]]
     rows = [
         [
             f"{name} ({FREQUENCY_MEANINGS[name]})",

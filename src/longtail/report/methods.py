@@ -8,6 +8,7 @@ from longtail.extractor import FeatureSettings
 from longtail.model import Model
 from longtail.registry import METHODS, model_class
 from longtail.settings import RUNTIME, Described, describe
+from longtail.spec import TaggerSettings
 
 _WIDTH = 110
 _INDENT = 16
@@ -34,6 +35,7 @@ def render_method(method: str) -> str:
         own = set(cls.param_names())
         features = [each for each in describe(FeatureSettings) if each.name not in (*RUNTIME, *own)]
         parts.append(_render_settings("settings of the features", features, cls))
+    parts.append(_render_settings("settings of every tagger", list(describe(TaggerSettings)), cls))
     parts.append(f"To change a setting: --method {method} --set NAME=VALUE, or the spec {method}+NAME=VALUE.")
     return "\n\n".join(part for part in parts if part)
 

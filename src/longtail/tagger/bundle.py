@@ -25,7 +25,8 @@ from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
 
-FORMAT = 3
+FORMAT = 4  # the format that is written
+_READABLE = (3, FORMAT)  # format 3 has no calibration
 MANIFEST = "manifest.json"
 _DATA_FILE = re.compile(r"(\.?)[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)(\.\d+\.part)?|\.manifest\.json\.\d+\.part")
 _DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U16": "u2", "U64": "u8"}
@@ -161,7 +162,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     unsigned = {name: value for name, value in manifest.items() if name != "sha256"} if version else {}
     if content != sign_manifest(unsigned):
         raise BundleError("the manifest is damaged: its SHA-256 is wrong", where=str(path), hint=_COPY_AGAIN)
-    if version != FORMAT:
+    if version not in _READABLE:
         found = f"the bundle has format {version} (longtail {manifest.get('longtail')}), this longtail reads format {FORMAT}"
         raise BundleError(found, where=str(path), hint="Train the model again, or use the version of longtail that wrote it")
     return unsigned

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +16,9 @@ from longtail.data.frames import is_tabular
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
-from longtail.decisions.targets import join_sets, keep_above
+from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
+from longtail.decisions.sets import SetRules, fit_rules
+from longtail.decisions.targets import Target
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
@@ -31,14 +34,16 @@ from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
-from longtail.spec import MethodSpec
+from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
+from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
-from longtail.topk import NO_LABEL, TopK
+from longtail.tagger.sets import find_sets, limit_sets, resolve_target
+from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
 
+DEFAULT_K = 5  # labels that ``predict`` returns
 _CONFIGURABLE = ("threads", "device")
-THRESHOLD_K = 100  # labels per validation sample among which the threshold is chosen
 
 
 class Tag(NamedTuple):
@@ -79,20 +84,44 @@ class Tagger:
         """
         spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
         self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
-        self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
+        self._settings.check()
+        self.calibration: Calibration | None = None  # None: scores are those of the model
+        self.calibrated_on = ""  # the samples that the calibration was fitted to, for people
+        self.set_rules: SetRules | None = None  # what sets of labels need; None if there is no calibration
+        self.threshold = self.model.default_threshold  # with the best micro-F1 on held-out samples, if there are any
         self.reads_texts = True
         self.layout = Layout()  # the columns of the training data
         self._labels: Labels | None = None
 
     @classmethod
     def from_pipeline(
-        cls, pipeline: Pipeline, labels: Labels, reads_texts: bool, threshold: float, layout: Layout | None = None
+        cls,
+        pipeline: Pipeline,
+        labels: Labels,
+        reads_texts: bool,
+        layout: Layout | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Build a fitted tagger from a fitted pipeline."""
+        """Build a fitted tagger from a fitted pipeline; it is calibrated on predictions for held-out samples, if given."""
         tagger = cls.__new__(cls)
-        tagger.layout = layout or Layout()
-        tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.threshold = pipeline, labels, reads_texts, threshold
+        tagger.pipeline, tagger._labels, tagger.reads_texts, tagger.layout = (
+            pipeline,
+            labels,
+            reads_texts,
+            layout or Layout(),
+        )
+        tagger._fit_decisions(held_out)
         return tagger
+
+    @property
+    def _settings(self) -> TaggerSettings:
+        values = self.spec.resolve()
+        return TaggerSettings(**{name: values[name] for name in TaggerSettings.param_names() if name in values})
+
+    @property
+    def score_meaning(self) -> Literal["probability", "margin", "count"]:
+        """What the scores of ``topk`` and ``predict`` are: calibrated probabilities, or the scores of the model."""
+        return "probability" if self.calibration else self.model.score_meaning
 
     @property
     def spec(self) -> MethodSpec:
@@ -141,8 +170,9 @@ class Tagger:
             their labels, a list of objects, a data frame.
         :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a file, a
             list of objects or a data frame, the column or columns with the labels. None: guessed.
-        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. It sets the
-            threshold of ``predict_sets`` to the one with the best micro-F1, and stops the training of networks early.
+        :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. Scores
+            are calibrated on it, the rules for sets of labels are fitted to it, and it stops the training of networks early.
+            None: samples that are held out from the training data do that.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
@@ -154,19 +184,64 @@ class Tagger:
         pipeline.model.check_vocabulary(train.labels)
         if valid is not None:
             is_pair = isinstance(valid, tuple) and not is_tabular(valid)
-            inputs, known = valid if is_pair else (valid, None)
-            read_valid = read_any(inputs, known, layout, trained=columns)
+            inputs, names = valid if is_pair else (valid, None)
+            read_valid = read_any(inputs, names, layout, trained=columns)
             inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
-            held_out = (inputs, Y[:, : train.n_labels])
+            held_out = (inputs, Y)
         X = pipeline.fit_features(train.inputs, train.Y, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
-        pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
-        threshold = pipeline.model.default_threshold
-        if encoded is not None:
-            threshold = choose_threshold(pipeline.model.topk(encoded[0], THRESHOLD_K), encoded[1])
-        self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
-        self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
+        known = None if encoded is None else (encoded[0], encoded[1][:, : train.n_labels])
+        pipeline.fit_model(X, train.Y, known, labels=train.labels, progress=display)
+        fitted = copy(self)
+        fitted.pipeline, fitted._labels = pipeline, train.labels
+        fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
+        calibrate = self._settings.calibrate
+        fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+        vars(self).update(vars(fitted))
         return self
+
+    def calibrate(self, data: Any, labels: Any = None, *, keep_curve: bool = False, **layout: Unpack[LayoutOptions]) -> Self:
+        """Fit the calibration again, and the rules for sets of labels, to data that the tagger was not fitted on.
+
+        :param data: Data in one of the forms that ``fit`` takes.
+        :param labels: Labels as for ``fit``.
+        :param keep_curve: Whether to keep the calibration and fit the rules only. What they promise about precision and
+            recall is then exact; otherwise, both are fitted to the same samples, and it is an approximation.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+        """
+        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
+        if Y.shape[0] < MIN_SAMPLES:
+            hint = f"Give at least {MIN_SAMPLES}, better some thousand"
+            raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
+        best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
+        held_out = HeldOut(best, Y, self.model.label_counts, source)
+        if keep_curve and not self.calibration:
+            raise SettingError("there is no calibration to keep", hint="Calibrate without keep_curve first")
+        if keep_curve:
+            self._fit_rules(held_out)
+        else:
+            self._fit_decisions(held_out)
+        return self
+
+    def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
+        """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
+        self.calibration, self.calibrated_on, self.set_rules = None, "", None
+        self.threshold = self.model.default_threshold
+        if held_out is None:
+            return
+        if calibrate and held_out.topk.n_samples >= MIN_SAMPLES:
+            self.calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
+            self.calibrated_on = held_out.source
+            self._fit_rules(held_out)
+        else:
+            self.threshold = choose_threshold(held_out.topk, held_out.Y)
+
+    def _fit_rules(self, held_out: HeldOut) -> None:
+        """Fit the rules for sets of labels to calibrated predictions for held-out samples."""
+        assert self.calibration
+        calibrated = self.calibration.apply(held_out.topk, held_out.label_counts)
+        self.set_rules = fit_rules(calibrated, held_out.Y, held_out.label_counts)
+        self.threshold = self.set_rules.micro
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
@@ -181,28 +256,57 @@ class Tagger:
         """
         return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
 
-    def topk(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> TopK:
+    def topk(self, inputs: Any, k: int = 5, *, raw: bool = False, **layout: Unpack[LayoutOptions]) -> TopK:
         """Return the ids of the k best labels of each sample, with their scores. Arguments as for ``predict``."""
-        return join_topk([self.model.topk(batch.X, k) for batch in self._batches(inputs, **layout)])
+        return join_topk([self._topk(batch, k, raw) for batch in self._batches(inputs, **layout)])
 
-    def predict(self, inputs: Any, k: int = 5, **layout: Unpack[LayoutOptions]) -> list[list[Tag]]:
-        """Return the k best labels of each text or feature vector, by name.
+    def predict(
+        self,
+        inputs: Any,
+        k: int | None = None,
+        *,
+        target: str | Target | None = None,
+        threshold: float | None = None,
+        raw: bool = False,
+        **layout: Unpack[LayoutOptions],
+    ) -> list[list[Tag]]:
+        """Return labels of each text or feature vector, by name: the k best, or a set of any size.
 
         :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
             list of objects), whose labels are left out; or what ``encode`` returned.
-        :param k: Number of labels.
+        :param k: Number of labels. None: 5. With a target or a threshold, sets have at most k labels; None: any number.
+        :param target: What sets of labels should achieve: ``"expected-f1"``, ``"micro-f1"``, ``"macro-f1"``,
+            ``"precision=0.9"``, ``"recall=0.8"`` or ``"count=3"``.
+        :param threshold: Return the labels whose score is at least this.
+        :param raw: Whether scores are those of the model instead of calibrated probabilities. The labels are the same.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self.topk(inputs, k, **layout), self.labels
+        best, labels = self._find_best(inputs, k, target, threshold, raw, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
 
-    def predict_sets(self, inputs: Any) -> sp.csr_array:
-        """Return an indicator matrix of all labels whose score reaches the threshold."""
-        sets = [self.model.predict_sets(batch.X, self.threshold) for batch in self._batches(inputs)]
-        return sp.vstack(sets, format="csr")
+    def choose_sets(
+        self,
+        inputs: Any,
+        target: str | Target | None = None,
+        *,
+        threshold: float | None = None,
+        raw: bool = False,
+        **layout: Unpack[LayoutOptions],
+    ) -> TopK:
+        """Return the ids of the labels in the set of each sample, with their scores; rows end with ``NO_LABEL``.
+
+        Arguments as for ``predict``. Without a target and a threshold, sets have the highest expected F1; those of a tagger
+        that is not calibrated have all labels from its ``threshold`` on.
+        """
+        chosen = resolve_target(target, threshold, self.calibration is not None and not raw, self.threshold)
+        return join_topk([self._choose_sets(batch, chosen, raw) for batch in self._batches(inputs, **layout)])
+
+    def predict_sets(self, inputs: Any, target: str | Target | None = None) -> sp.csr_array:
+        """Return the sets of ``choose_sets`` as an indicator matrix [n_samples, n_labels]."""
+        return make_indicator(self.choose_sets(inputs, target), self.model.n_labels)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -229,12 +333,20 @@ class Tagger:
         if not self.model.label_counts[number]:
             hint = "It is never predicted, so there is nothing to explain"
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
-        return self._explain(encoded, number, self.pipeline.score(encoded, number))
+        return self._explain(encoded, number, self._score(encoded, number))
 
-    def explain_topk(self, sample: str | sp.csr_array, k: int = 5) -> list[Explanation]:
-        """Explain the k best labels of a text or feature vector."""
+    def explain_topk(
+        self,
+        sample: str | sp.csr_array,
+        k: int | None = None,
+        *,
+        target: str | Target | None = None,
+        threshold: float | None = None,
+        raw: bool = False,
+    ) -> list[Explanation]:
+        """Explain the labels of a text or feature vector: those that ``predict`` returns with the same arguments."""
         encoded = self._encode_one(sample)
-        best = self.model.topk(encoded.X, k)
+        best = self._find_best(encoded, k, target, threshold, raw)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -245,6 +357,7 @@ class Tagger:
         *,
         ks: Sequence[int] = DEFAULT_KS,
         propensity: tuple[float, float] = DEFAULT_PROPENSITY,
+        target: str | Target | None = None,
         **layout: Unpack[LayoutOptions],
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
@@ -253,13 +366,15 @@ class Tagger:
         :param labels: Labels as for ``fit``.
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
+        :param target: What sets of labels should achieve, as for ``predict``; they give F1 scores, precision and recall.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
+        chosen = resolve_target(target, None, self.calibration is not None, self.threshold)
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         best, sets = [], []
         for batch in self.pipeline.encode_batches(inputs):
-            best.append(self.model.topk(batch.X, max(ks)))
-            sets.append(keep_above(self.model.topk(batch.X, THRESHOLD_K), self.threshold))
+            best.append(self._topk(batch, max(ks)))
+            sets.append(self._choose_sets(batch, chosen))
         return evaluate(
             join_topk(best),
             Y,
@@ -267,7 +382,9 @@ class Tagger:
             n_train=self.model.n_samples,
             ks=ks,
             propensity=propensity,
-            sets=join_sets(sets),
+            sets=join_topk(sets),
+            target=str(chosen),
+            probabilities=self.score_meaning == "probability",
         )
 
     def configure(self, **machine: Any) -> Self:
@@ -293,7 +410,12 @@ class Tagger:
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
         about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
-        save_bundle(Bundle(about, self.pipeline.state(), self.labels), folder)
+        state = self.pipeline.state()
+        if self.calibration:
+            about["calibration"], state["calibration"] = {"samples": self.calibrated_on}, self.calibration.state()
+        if self.set_rules:
+            about["sets"], state["sets"] = {"samples": self.set_rules.curve.n_samples}, self.set_rules.state()
+        save_bundle(Bundle(about, state, self.labels), folder)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
@@ -303,7 +425,10 @@ class Tagger:
             out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
             out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
             out["training samples"] = f"{model.n_samples:,}"
-            out["scores"] = f"{model.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            out["scores"] = self.score_meaning
+            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
+            target = resolve_target(None, None, self.calibration is not None, self.threshold)
+            out["sets"] = f"{target}; micro-F1 is best from {self.threshold:.3g}" if self.set_rules else str(target)
             if self.pipeline.decisions:
                 out["chosen"] = "; ".join(self.pipeline.decisions)
         return out
@@ -334,6 +459,33 @@ class Tagger:
             raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
         return self.pipeline.encode(checked)
 
+    def _topk(self, batch: Encoded, k: int, raw: bool = False) -> TopK:
+        best = self.model.topk(batch.X, k)
+        return best if raw or not self.calibration else self.calibration.apply(best, self.model.label_counts)
+
+    def _find_best(
+        self,
+        inputs: Any,
+        k: int | None,
+        target: str | Target | None,
+        threshold: float | None,
+        raw: bool,
+        **layout: Unpack[LayoutOptions],
+    ) -> TopK:
+        """Return the k best labels of each sample, or a set if there is a target or a threshold."""
+        if target is None and threshold is None:
+            return self.topk(inputs, DEFAULT_K if k is None else k, raw=raw, **layout)
+        return limit_sets(self.choose_sets(inputs, target, threshold=threshold, raw=raw, **layout), k)
+
+    def _choose_sets(self, batch: Encoded, target: Target, raw: bool = False) -> TopK:
+        return find_sets(lambda k: self._topk(batch, k, raw), target, self.set_rules, self.model.label_counts)
+
+    def _score(self, sample: Encoded, label: int) -> float:
+        """Return the score of a label for one sample; 0 if no search finds the label."""
+        best = self.pipeline.find(sample, label)
+        best = self.calibration.apply(best, self.model.label_counts) if self.calibration else best
+        return float(best.scores[0, best.ids[0] == label].sum())
+
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
         parts = build_parts(sample.inputs[0] if self.reads_texts else sample.inputs, self.pipeline.explain(sample, label))
         name, uri = self.labels.names[label], self.labels.get_uri(label)
@@ -350,7 +502,14 @@ def load(folder: str | Path) -> Tagger:
     try:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
         layout = Layout.from_columns(about.get("columns", {}))
-        return Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), float(about["threshold"]), layout)
+        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), layout)
+        tagger.threshold = float(about["threshold"])
+        if "calibration" in about:
+            tagger.calibration = Calibration.from_state(bundle.arrays["calibration"])
+            tagger.calibrated_on = about["calibration"]["samples"]
+        if "sets" in about:
+            tagger.set_rules = SetRules.from_state(bundle.arrays["sets"])
+        return tagger
     except (KeyError, TypeError, ValueError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"
         raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error

@@ -16,6 +16,7 @@ from longtail.errors import SettingError
 from longtail.extractor import Encoded
 from longtail.features.mlp import compute_secant_slope
 from longtail.kernels import Floats, Ints
+from longtail.linear.logistic import fit_logistic
 from longtail.model import (
     ADDS_TO_LOG_ODDS,
     ADDS_TO_LOG_PROBABILITY,
@@ -28,12 +29,12 @@ from longtail.model import (
 )
 from longtail.models.blend.mentions import Mentions
 from longtail.models.blend.settings import FEW_LABELS_MEMBERS, MANY_LABELS, MANY_LABELS_MEMBERS, BlendSettings
-from longtail.models.blend.stacking import MIN_PROBABILITY, collect_candidates, fit_logistic, to_log_odds
+from longtail.models.blend.stacking import MIN_PROBABILITY, collect_candidates, to_log_odds
 from longtail.pipeline import Pipeline
 from longtail.progress import Progress
 from longtail.spec import MethodSpec, join_specs, split_specs
 from longtail.state import State, extract_part
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, HeldOut, TopK
 
 _SAMPLES_PER_BLOCK = 2048  # samples whose candidates are in memory at a time
 _PARTS = ("model", "features", "autoencoder")  # of the state of a member
@@ -66,6 +67,7 @@ class Blend(BlendSettings, Model):
     label_ids: list[Ints]  # of each member: the blend's id of each of its labels
     mentions: Mentions | None
     weights: Floats  # of the columns of z, then the bias
+    _held_out: HeldOut | None = None  # predictions before the members are fitted again; not saved
 
     @property
     def score_meaning(self) -> Literal["probability"]:
@@ -114,7 +116,7 @@ class Blend(BlendSettings, Model):
         return check_features(X) if sp.issparse(X) or isinstance(X, np.ndarray) else list(X)
 
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        reads_texts = not sp.issparse(X)
+        reads_texts, self._held_out = not sp.issparse(X), None
         specs = self.choose_members(reads_texts)
         for spec in specs:  # before the first of them is fitted
             Pipeline(spec).check_requirements()
@@ -128,10 +130,21 @@ class Blend(BlendSettings, Model):
         if self.label_names and self.labels is not None and reads_texts:
             self.mentions = Mentions(self.labels.names, self.labels.alt_names).fit(inputs, known)
         self.fit_weights(*(held_out or (X, Y)))  # too few samples to hold some out: those of the members
+        if held_out is not None:
+            fitted = np.bincount(known.indices, minlength=self.n_labels)
+            source = f"{held_out[1].shape[0]:,} samples that the weights of the members were fitted to"
+            self._held_out = HeldOut(self._topk(held_out[0], self.n_candidates), held_out[1], fitted, source)
         if valid is None and self.refit:
             self.pipelines = [self._fit_member(spec, X, Y, None, progress) for spec in specs]
             if self.mentions is not None:
                 self.mentions.fit(X, Y)
+
+    def predict_held_out(self, X: Any, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Return what the members predicted before they were fitted again on all samples."""
+        if self._held_out is None:
+            return None
+        best = self._held_out.topk
+        return self._held_out._replace(topk=TopK(best.ids[:, :k], best.scores[:, :k]))
 
     def _fit_member(self, spec: MethodSpec, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> Pipeline:
         pipeline = Pipeline(spec, seed=self.seed, threads=self.threads)

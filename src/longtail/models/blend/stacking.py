@@ -1,21 +1,14 @@
-"""Stacking: the candidates of several methods side by side, and a logistic regression that weights their evidence."""
+"""Stacking: the candidates of several methods side by side, with the evidence that a logistic regression weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, kernel
 from longtail.topk import NO_LABEL
 
 MAX_LOG_ODDS = 12.0  # larger ones are clipped
 MIN_PROBABILITY = 1e-12  # smaller ones are clipped
-RIDGE = 1e-3  # regularisation of the weights, per sample
-_MAX_ITERATIONS = 50
-
-Doubles = NDArray[np.float64]
 
 
 def to_log_odds(scores: Floats, meaning: str) -> Floats:
@@ -61,24 +54,3 @@ def collect_candidates(ids: Ints, scores: Floats, candidates: Ints, Z: Floats) -
             for at in range(n_found):
                 if Z[row, at, 3 * member + 2] == 0:
                     Z[row, at, 3 * member] = lowest
-
-
-def fit_logistic(Z: Doubles, y: Sequence[bool]) -> Floats:
-    """Fit a logistic regression by Newton's method: weights, then the bias. The ridge applies to standardised columns.
-
-    >>> fit_logistic(np.array([[0.0], [0.0], [1.0], [1.0]]), [True, False, True, False]).round(6).tolist()
-    [0.0, 0.0]
-    """
-    mean, scale = Z.mean(0), np.maximum(Z.std(0), 1e-6)
-    A = np.hstack([(Z - mean) / scale, np.ones((len(Z), 1))])
-    target, w = np.asarray(y, np.float64), np.zeros(A.shape[1])
-    ridge = RIDGE * len(A) * np.append(np.ones(Z.shape[1]), 0)
-    for _ in range(_MAX_ITERATIONS):
-        p = 1 / (1 + np.exp(-np.clip(A @ w, -30, 30)))
-        hessian = (A * (p * (1 - p) + 1e-9)[:, None]).T @ A + np.diag(ridge + 1e-9)
-        step = np.linalg.solve(hessian, A.T @ (p - target) + ridge * w)
-        w -= step
-        if np.abs(step).max() < 1e-8:
-            break
-    weights = w[:-1] / scale
-    return np.append(weights, w[-1] - weights @ mean).astype(np.float32)

@@ -26,6 +26,7 @@ from longtail.features.normaliser import Normaliser
 from longtail.features.text import PLAIN_WORDS
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
 from longtail.linear.trial import DEFAULT_C, choose_C
@@ -36,7 +37,7 @@ from longtail.models.hierarchicalxc.settings import HierarchicalXCSettings
 from longtail.nn.published_autoencoders import EPOCHS, PUBLISHED, choose_network, parse_widths
 from longtail.progress import Progress
 from longtail.state import State
-from longtail.topk import TopK
+from longtail.topk import HeldOut, TopK
 
 _FEATURES_PER_LABEL = 128  # largest features of a label that take part in 2-means
 _MAX_STEPS = 10**8  # total depth of the labels of all samples, above which training would take too long
@@ -70,6 +71,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     coder: Mlp | None  # φ; None: the nodes read the features
     linear: LinearTree
+    chosen_C: float  # the value of C that ``fit`` used
 
     @property
     def score_meaning(self) -> Literal["probability"]:
@@ -106,6 +108,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         if C is None:
             C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
             self.decisions = (why,)
+        self.chosen_C = C
         tree = self._build_tree(X, Y, progress)
         self.coder = self._fit_encoder(X, progress)
         self.linear = LinearTree(tree, self._fit_nodes(tree, self.encode(X), Y, C, progress))
@@ -168,6 +171,11 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
             nodes = fit_nodes(inner, tree, samples, X, trainer, weight, None, stage, self.threads)
         return TreeWeights.from_nodes(tree, nodes)
+
+    def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Predict training samples with a second model that is fitted to a part of the others."""
+        settings = {**self.get_params(), "C": self.chosen_C}
+        return predict_by_part(lambda X, Y: self.fit_quick(X, Y, **settings), X, Y, k, seed=self.seed)
 
     def _topk(self, X: sp.csr_array, k: int) -> TopK:
         return search_best_first(

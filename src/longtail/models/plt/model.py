@@ -23,6 +23,7 @@ from longtail.labelspace.grow import (
 )
 from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer, NodeWeights
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
 from longtail.linear.trial import DEFAULT_C, choose_C
@@ -32,7 +33,7 @@ from longtail.models.plt.search import search_beam
 from longtail.models.plt.settings import AUTO_TAIL, LabelTreesPlan, LabelTreesSettings
 from longtail.progress import Progress
 from longtail.state import State, extract_part
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, HeldOut, TopK
 
 FEATURES_PER_LABEL = 128  # largest features of a label that take part in clustering
 _TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # exponents that tail="auto" tries
@@ -72,6 +73,7 @@ class LabelTrees(LabelTreesSettings, Model):
         },
     }
 
+    chosen_C: float  # the value of C that ``fit`` used
     chosen_tail = 0.0  # the exponent that ``tune`` has chosen, for tail="auto"
 
     @property
@@ -115,6 +117,7 @@ class LabelTrees(LabelTreesSettings, Model):
         if C is None:
             C, why = choose_C(self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads)
             self.decisions = (why,)
+        self.chosen_C = C
         self._log_propensity = np.log(compute_inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
         vectors = self._embed_labels(X, Y)
         self.trees: list[LinearTree] = []
@@ -181,6 +184,11 @@ class LabelTrees(LabelTreesSettings, Model):
         rows = np.repeat(np.arange(X.shape[0]), best.k)[found.ravel()]
         ones = np.ones(len(rows), np.int8)
         return sp.csc_array((ones, (rows, best.ids[found])), shape=(X.shape[0], tree.n_nodes))
+
+    def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
+        """Predict training samples with a second model that is fitted to a part of the others."""
+        settings = {**self.get_params(), "C": self.chosen_C}
+        return predict_by_part(lambda X, Y: self.fit_quick(X, Y, **settings), X, Y, k, seed=self.seed)
 
     def tune(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         """For tail="auto", choose the exponent with the largest sum of P@k and PSP@k, k = 1, 3, 5, on validation data."""

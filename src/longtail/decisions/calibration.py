@@ -1,0 +1,136 @@
+"""Calibration: from the score of a label, whatever its scale, to the probability that the label is right.
+
+The curve is fitted to predictions for samples that the model was not fitted on, and shared by all labels, because most
+labels have too few samples for a curve each:
+
+1. g, an isotonic regression of "the label is right" on the score;
+2. log-odds(p) = log-odds(g(score)) + w · (log-odds(g(score)), log(samples of the label)) + b, a logistic regression whose
+   weights are shrunk to 0, which is the curve g alone;
+3. the smallest value so far along each row, so that the order of the labels stays as it is;
+4. another isotonic regression, which corrects what step 3 changed on average.
+
+The rank of a label is no part of it: on held-out training data it gained nothing, and the probability of a label would
+depend on which other labels are allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from longtail.linear.logistic import fit_logistic
+from longtail.state import State
+from longtail.topk import NO_LABEL, TopK, find_hits
+
+Doubles = NDArray[np.float64]
+
+MIN_SAMPLES = 20  # held-out samples; with fewer, a curve is a guess
+_RIDGE = 10.0  # of the weights that correct the shared curve
+_MIN_PROBABILITY = 1e-6  # and one minus it is the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A non-decreasing curve: linear between its points, constant outside of them."""
+
+    x: Doubles  # [n_points] ascending
+    y: Doubles  # [n_points] from 0 to 1, non-decreasing
+
+    @classmethod
+    def fit(cls, x: Doubles, hits: Doubles) -> Curve:
+        """Fit by isotonic regression. Each block of equal values becomes one point, with the mean of its x.
+
+        Every block counts one more sample with the mean of all hits, so that no probability is exactly 0 or 1.
+
+        >>> curve = Curve.fit(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 1.0, 0.0, 1.0]))
+        >>> curve.x.tolist(), curve.y.tolist()
+        ([1.0, 2.5, 4.0], [0.25, 0.5, 0.75])
+        """
+        values, which, n = np.unique(x, return_inverse=True, return_counts=True)
+        found = isotonic_regression(np.bincount(which, hits) / n, weights=n)
+        starts = found.blocks[:-1]
+        sizes = np.add.reduceat(n, starts)
+        means = np.add.reduceat(values * n, starts) / sizes
+        y = np.maximum.accumulate((found.x[starts] * sizes + hits.mean()) / (sizes + 1))
+        return cls(means, np.clip(y, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
+
+    def __call__(self, x: NDArray[np.floating[Any]]) -> Doubles:
+        """Evaluate the curve."""
+        out: Doubles = np.interp(x, self.x, self.y)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Turns scores into probabilities. ``fit_calibration`` makes one."""
+
+    by_score: Curve  # step 1
+    weights: Doubles  # [3] step 2: of the log-odds, of log(samples), and the bias
+    final: Curve  # step 4, over the log-odds of step 3
+    n_samples: int  # held-out samples that it was fitted to
+
+    def apply(self, topk: TopK, label_counts: NDArray[np.integer[Any]]) -> TopK:
+        """Replace scores by probabilities. The labels and their order stay the same, and scores never increase along a row.
+
+        The first labels of a row get the same probabilities no matter how many labels follow.
+
+        :param topk: Predictions with the scores of the model.
+        :param label_counts: [n_labels] Training samples of each label.
+        """
+        found = topk.ids != NO_LABEL
+        scores = np.where(found, topk.scores, self.by_score.x[0]).astype(np.float64)
+        log_odds = _correct(self.by_score, self.weights, scores, label_counts[topk.ids])
+        return TopK(topk.ids, np.where(found, self.final(log_odds), -np.inf))
+
+    def state(self) -> State:
+        """Return everything that was fitted, as plain arrays."""
+        curves = {"by_score": self.by_score, "final": self.final}
+        points = {f"{name}.{axis}": array for name, curve in curves.items() for axis, array in vars(curve).items()}
+        return {**points, "weights": self.weights, "n_samples": np.array([self.n_samples])}
+
+    @classmethod
+    def from_state(cls, state: State) -> Calibration:
+        """Restore what ``state`` returned."""
+        by_score, final = (Curve(state[f"{name}.x"], state[f"{name}.y"]) for name in ("by_score", "final"))
+        return cls(by_score, state["weights"], final, int(state["n_samples"][0]))
+
+
+def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.integer[Any]]) -> Calibration:
+    """Fit a calibration to predictions for samples that the model was not fitted on.
+
+    :param topk: The predictions, with the scores of the model.
+    :param Y: The true labels, [n_samples, n_labels].
+    :param label_counts: [n_labels] Samples of each label that the model which predicted was fitted on.
+
+    >>> topk = TopK(np.zeros((100, 1)), np.repeat([[-1.0], [2.0]], 50, axis=0))  # right in 10 of 50 and in 40 of 50 cases
+    >>> Y = sp.csr_array(np.repeat([1, 0, 1, 0], [10, 40, 40, 10])[:, None])
+    >>> calibration = fit_calibration(topk, Y, np.array([50]))
+    >>> calibration.apply(TopK([[0]], [[2.0]]), np.array([50])).scores.round(1).tolist()
+    [[0.800000011920929]]
+    """
+    found, hits = topk.ids != NO_LABEL, find_hits(topk, Y).astype(np.float64)
+    by_score = Curve.fit(topk.scores[found].astype(np.float64), hits[found])
+    scores = np.where(found, topk.scores, by_score.x[0]).astype(np.float64)
+    counts = label_counts[topk.ids]
+    evidence = _collect_evidence(by_score, scores, counts)
+    weights = fit_logistic(evidence[found], hits[found], ridge=_RIDGE, offset=evidence[found][:, 0]).astype(np.float64)
+    log_odds = _correct(by_score, weights, scores, counts)
+    return Calibration(by_score, weights, Curve.fit(log_odds[found], hits[found]), topk.n_samples)
+
+
+def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[np.integer[Any]]) -> Doubles:
+    """Steps 1 to 3: log-odds that never increase along a row [n, k]."""
+    evidence = _collect_evidence(by_score, scores, counts)
+    out: Doubles = np.minimum.accumulate(evidence[..., 0] + evidence @ weights[:-1] + weights[-1], axis=1)
+    return out
+
+
+def _collect_evidence(by_score: Curve, scores: Doubles, counts: NDArray[np.integer[Any]]) -> Doubles:
+    """The log-odds of the shared curve, and the logarithm of the samples of the label [n, k, 2]."""
+    p = by_score(scores)
+    return np.stack([np.log(p / (1 - p)), np.log(np.maximum(counts, 1))], axis=-1)

@@ -1,0 +1,68 @@
+"""Predictions for held-out samples by linear methods, which train on all samples: by a second model of a part of them.
+
+The second model is fitted to fewer samples, so its labels have fewer samples, too. A calibration takes that into account: it
+treats a label with c samples in the full model like one with c samples in the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.data.holdout import MAX_HELD_OUT
+from longtail.features.normaliser import Normaliser
+from longtail.kernels import Longs
+from longtail.topk import HeldOut
+
+SMALL_WORK = 2e9  # non-zero features times labels, up to which the second model takes seconds
+_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.25  # of the samples that the second model is fitted to
+
+
+def predict_by_part(
+    fit: Callable[[sp.csr_array, sp.csr_array], Any], X: sp.csr_array, Y: sp.csr_array, k: int, *, seed: int
+) -> HeldOut | None:
+    """Fit a model to a part of the samples, and predict others; None if there are too few.
+
+    :param fit: Fits a model to X and Y.
+    :param X: [n_samples, n_features] The training samples.
+    :param Y: [n_samples, n_labels] Their labels.
+    :param k: Number of labels to predict.
+    :param seed: Seed of the random choice.
+    """
+    n_seen = len(np.unique(Y.indices))
+    share = _SMALL_SHARE if X.nnz * n_seen <= SMALL_WORK else _LARGE_SHARE
+    rows, held_out = _split_rows(Y, share, seed)
+    if not len(held_out) or not Y[rows].nnz:
+        return None
+    model = fit(X[rows], Y[rows])
+    best = model.topk(drop_unseen_features(X[held_out], X[rows]), k)
+    source = f"{len(held_out):,} training samples, predicted by a second model of {len(rows):,} others"
+    return HeldOut(best, Y[held_out], model.label_counts, source)
+
+
+def _split_rows(Y: sp.csr_array, share: float, seed: int) -> tuple[Longs, Longs]:
+    """Rows to fit and labelled rows to predict, both ascending."""
+    order = np.random.default_rng(seed).permutation(Y.shape[0])
+    n_fitted = round(share * len(order))
+    rest = order[n_fitted:]
+    return np.sort(order[:n_fitted]), np.sort(rest[np.diff(Y.indptr)[rest] > 0][:MAX_HELD_OUT])
+
+
+def drop_unseen_features(X: sp.csr_array, fitted: sp.csr_array) -> sp.csr_array:
+    """Drop the features that no fitted sample has, as those of new samples are, and keep the length of each sample.
+
+    >>> X, fitted = sp.csr_array([[3.0, 4.0], [0.0, 1.0]]), sp.csr_array([[1.0, 0.0]])
+    >>> drop_unseen_features(X, fitted).toarray().tolist()
+    [[5.0, 0.0], [0.0, 0.0]]
+    """
+    seen = np.zeros(X.shape[1], bool)
+    seen[fitted.indices] = True
+    kept = sp.csr_array((np.where(seen[X.indices], X.data, 0), X.indices, X.indptr), shape=X.shape)
+    kept.eliminate_zeros()
+    out = Normaliser().transform(kept)
+    lengths = np.sqrt((X * X).sum(axis=1))
+    out.data *= np.repeat(lengths, np.diff(out.indptr)).astype(np.float32)
+    return out
