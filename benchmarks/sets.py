@@ -9,6 +9,7 @@ many labels of the ranking as each text truly has, which no rule can know.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ FIGURES = ("micro-F1", "macro-F1", "example-F1", "precision", "recall", "labels 
 WIDTH, HEIGHT, SIDE, LEFT, TOP = 640, 350, 240, 50, 40  # of the picture and its two panels
 
 
+@cache
 def read_parts(name: str, n_train: int) -> tuple[Dataset, Dataset]:
     """Read training and test data; of large corpora, a random part of the training data."""
     import longtail
