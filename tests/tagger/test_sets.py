@@ -1,4 +1,4 @@
-"""Sets of labels of a tagger: targets and thresholds in predict, explain and evaluate; saved and loaded; without calibration."""
+"""Sets of labels of a tagger: targets and thresholds, in predict, explain and evaluate, saved, and without calibration."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_tagger_that_is_not_calibrated_keeps_its_threshold(plain: Tagger, test
     matrix = plain.predict_sets(test)
     assert (matrix != plain.model.predict_sets(plain.encode(test).X, 0.0)).nnz == 0
     assert plain.evaluate(test).target == "threshold=0" and plain.set_rules is None
-    with pytest.raises(SettingError, match="the target micro-f1 needs calibrated probabilities.*longtail calibrate"):
+    with pytest.raises(SettingError, match=r"the target micro-f1 needs calibrated probabilities.*longtail calibrate"):
         plain.predict(test, target="micro-f1")
 
 
