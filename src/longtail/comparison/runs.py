@@ -31,6 +31,7 @@ from longtail.progress import SILENT, Progress, format_duration
 from longtail.tagger.bundle import MANIFEST, load_bundle
 
 MIN_DEPTH = 10  # labels that are kept per sample, at least
+_PARTS = ("ids", "scores", "sets")  # arrays that are kept of each run
 
 Record = dict[str, Any]
 
@@ -67,10 +68,11 @@ class CandidateRun:
     candidate: Candidate
     failure: str = ""
     training: Record = field(default_factory=dict)  # seconds, cpu, memory, history, notes; empty for a saved model
-    prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size
+    prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size, scores (what they are)
     labels: Labels = field(default_factory=lambda: Labels(()))  # by the ids of the predictions
     ids: NDArray[np.int32] | None = None  # [n_samples, depth] predicted for the test data
     sets: NDArray[np.int32] | None = None  # [n_samples, largest set] the sets of labels by the default target
+    scores: NDArray[np.float32] | None = None  # [n_samples, depth]
 
 
 def run_all(
@@ -103,9 +105,9 @@ def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, tit
     if failure := _predict(job, record, path, progress):
         return CandidateRun(one, failure, record.get("train", {}))
     with np.load(job["predictions"]) as stored:
-        ids, sets = stored["ids"], stored["sets"]
+        parts = {name: stored[name] for name in _PARTS}
     labels = load_bundle(folder).labels
-    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids, sets)
+    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, **parts)
 
 
 def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
@@ -126,7 +128,12 @@ def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
 
 def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str:
     """Predict the test data unless the same was done before; add timings to the record. Returns the failure, if any."""
-    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"], "target": str(DEFAULT_TARGET)}
+    same = {
+        "longtail": __version__,
+        "threads": job["threads"],
+        "depth": job["depth"],
+        "parts": [*_PARTS, str(DEFAULT_TARGET)],
+    }
     key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
     if record.get("predict", {}).get("key") == key and Path(job["predictions"]).is_file():
         progress.say(f"{job['title']}: already evaluated")

@@ -17,8 +17,8 @@ from longtail.features.normaliser import Normaliser
 from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
-SMALL_WORK = 2e9  # non-zero features times labels, up to which the second model takes seconds
-_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.25  # of the samples that the second model is fitted to
+_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.3  # of the samples that the second model is fitted to
+_MAX_SMALL_NONZEROS = 3_000_000  # non-zero features of all samples, up to which training is mostly trials of settings
 
 
 def predict_by_part(
@@ -32,8 +32,7 @@ def predict_by_part(
     :param k: Number of labels to predict.
     :param seed: Seed of the random choice.
     """
-    n_seen = len(np.unique(Y.indices))
-    share = _SMALL_SHARE if X.nnz * n_seen <= SMALL_WORK else _LARGE_SHARE
+    share = _SMALL_SHARE if X.nnz <= _MAX_SMALL_NONZEROS else _LARGE_SHARE
     rows, held_out = _split_rows(Y, share, seed)
     if not len(held_out) or not Y[rows].nnz:
         return None
@@ -60,9 +59,10 @@ def drop_unseen_features(X: sp.csr_array, fitted: sp.csr_array) -> sp.csr_array:
     """
     seen = np.zeros(X.shape[1], bool)
     seen[fitted.indices] = True
-    kept = sp.csr_array((np.where(seen[X.indices], X.data, 0), X.indices, X.indptr), shape=X.shape)
+    lengths = np.sqrt((X * X).sum(axis=1))
+    kept = X.copy()
+    kept.data *= seen[X.indices]
     kept.eliminate_zeros()
     out = Normaliser().transform(kept)
-    lengths = np.sqrt((X * X).sum(axis=1))
     out.data *= np.repeat(lengths, np.diff(out.indptr)).astype(np.float32)
     return out

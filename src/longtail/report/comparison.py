@@ -43,6 +43,8 @@ def render_comparison(result: Comparison) -> str:
         rows = [[e.name, *(f"{e.slices[name][deepest]:.2f}" for name in slices)] for e in done]
         meanings = ", ".join(f"{name} {FREQUENCY_MEANINGS[name]}" for name in slices)
         parts.append(f"{render_table([deepest, *slices], rows)}\nLabels by training samples: {meanings}")
+        if list_calibrated(result):
+            parts.append(_render_calibration(result))
         rows = [[e.name, *(format_cost(e, name) for name in COST_TITLES)] for e in done]
         kind = "text" if result.facts["kind"] == "texts" else "sample"
         parts.append(
@@ -58,6 +60,25 @@ def _render_sets(result: Comparison) -> str:
     """The metrics of the sets of labels."""
     rows = [[e.name, *(format_set_metric(e, name) for name in SET_METRICS)] for e in result.done]
     return f"{render_table(['sets of labels', *list_set_titles(result)], rows)}\n{describe_set_target(result)}"
+
+
+def list_calibrated(result: Comparison) -> list[MethodResult]:
+    """The methods whose scores are probabilities."""
+    return [e for e in result.done if e.reliability]
+
+
+def list_errors(entry: MethodResult, k: int) -> dict[str, float]:
+    """The calibration error of a method, of all labels and by label frequency."""
+    name = f"ECE@{k}"
+    return {"all": entry.values[name], **{part: entry.slices[part][name] for part in list_slices(entry)}}
+
+
+def _render_calibration(result: Comparison) -> str:
+    """Calibration errors, also by label frequency."""
+    k, entries = max(result.ks), list_calibrated(result)
+    rows = [[e.name, *(f"{error:.2f}" for error in list_errors(e, k).values())] for e in entries]
+    table = render_table([f"ECE@{k}", *list_errors(entries[0], k)], rows)
+    return f"{table}\nBy how much probabilities differ from the share of right labels; lower is better"
 
 
 COST_TITLES = {
