@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from longtail import Dataset, TopK
 
-CORPORA = {"pydoc": 0, "reuters21578-modapte": 0, "debian-debtags": 0, "manpages-seealso": 0, "gutenberg-lcsh": 20_000}
+CORPORA = {  # training samples, drawn at random; 0: all
+    "pydoc": 0,
+    "reuters21578-modapte": 0,
+    "debian-debtags": 10_000,
+    "manpages-seealso": 5_000,
+    "gutenberg-lcsh": 20_000,
+}
 METHODS = {"ovr": BLUE, "plt": RED}
 TARGETS = ("expected-f1", "micro-f1", "macro-f1", "threshold=0.5", "count=3")
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
