@@ -267,3 +267,15 @@ def test_targets_that_are_not_possible(model: Path, folder: Path, words: list[st
     assert predict(model, "a.txt", *words) != 0
     out, err = capsys.readouterr()
     assert out == "" and message in err
+
+
+def test_raw_scores_are_those_of_the_model(model: Path, folder: Path, capsys: Output) -> None:
+    (folder / "texts.txt").write_text("ripe apple\nsteel ship\n")
+    answers = []
+    for words in ([], ["--raw"], ["--explain"], ["--explain", "--raw"]):
+        assert predict(model, "texts.txt", "--json", *words) == 0
+        answers.append([json.loads(line)["labels"] for line in capsys.readouterr().out.splitlines()])
+    shown, raw, explained, explained_raw = ([[tag["score"] for tag in row] for row in answer] for answer in answers)
+    assert shown == explained and raw == explained_raw
+    assert all(0 < score < 1 for row in shown for score in row) and min(min(row) for row in raw) < 0
+    assert [[tag["label"] for tag in row] for row in answers[0]] == [[tag["label"] for tag in row] for row in answers[1]]

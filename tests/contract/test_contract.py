@@ -229,8 +229,8 @@ def test_held_out_predictions_are_of_samples_and_labels_of_the_training_data(
 ) -> None:
     X, Y = inputs(model, train, vectors)
     found = model.fit(X, Y).predict_held_out(X, Y, 3)
-    if found is None:
-        assert model.get_params().get("holdout", 1) * Y.shape[0] < 1
+    if found is None:  # scores can be calibrated on validation data only
+        assert not model.get_params().get("holdout")
         return
     assert found.topk.n_samples == found.Y.shape[0] > 0 and found.topk.k <= 3 and found.Y.shape[1] == Y.shape[1]
     assert (np.diff(found.Y.indptr) > 0).all() and (found.label_counts <= model.label_counts).all() and found.source

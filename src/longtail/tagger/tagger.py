@@ -426,7 +426,8 @@ class Tagger:
             out["labels"] = f"{model.n_labels:,} ({model.n_seen:,} with training samples)"
             out["training samples"] = f"{model.n_samples:,}"
             out["scores"] = self.score_meaning
-            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
+            fitted = f"{model.score_meaning} to probability, on {self.calibrated_on}"
+            out["calibration"] = fitted if self.calibration else "none: scores are those of the model"
             target = resolve_target(None, None, self.calibration is not None, self.threshold)
             out["sets"] = f"{target}; micro-F1 is best from {self.threshold:.3g}" if self.set_rules else str(target)
             if self.pipeline.decisions:
