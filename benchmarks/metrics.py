@@ -40,13 +40,6 @@ def draw_predictions(random: np.random.Generator, Y: sp.csr_array, k: int) -> np
     return ids
 
 
-def make_indicator(ids: np.ndarray, n_labels: int) -> sp.csr_array:
-    """Convert predictions to an indicator matrix; -1 is no label."""
-    is_label = ids >= 0
-    indptr = np.append(0, np.cumsum(is_label.sum(axis=1)))
-    return sp.csr_array((np.ones(indptr[-1], np.float32), ids[is_label], indptr), shape=(len(ids), n_labels))
-
-
 def evaluate_napkinxc(folder: str) -> dict[str, float]:
     """Compute the metrics with napkinXC, from 0 to 100."""
     from napkinxc import metrics
@@ -81,7 +74,8 @@ def evaluate_longtail(folder: str) -> dict[str, float]:
     ids = np.load(Path(folder) / "ids.npy")
     label_counts = np.bincount(Y_train.indices, minlength=Y.shape[1]).astype(np.int32)
     known = {"label_counts": label_counts, "n_train": Y_train.shape[0]}
-    found = evaluate(TopK(ids, np.zeros(ids.shape)), Y, ks=KS, predicted=make_indicator(ids, Y.shape[1]), **known)
+    best = TopK(ids, np.zeros(ids.shape))
+    found = evaluate(best, Y, ks=KS, sets=best, **known)
     weights = compute_inverse_propensity(label_counts, Y_train.shape[0])
     return found.values | {"inverse propensity, sum": float(weights.sum())}
 

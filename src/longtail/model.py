@@ -23,7 +23,7 @@ from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
 from longtail.state import State
-from longtail.topk import HeldOut, TopK, select_above
+from longtail.topk import HeldOut, TopK, find_above, make_indicator
 
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
@@ -196,7 +196,8 @@ class Model(Settings, ABC):
     def predict_sets(self, X: Input, threshold: float | None = None, *, allowed: Bools | None = None) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold (None: ``default_threshold``)."""
         limit = self.default_threshold if threshold is None else threshold
-        return select_above(lambda k: self.topk(X, k, allowed=allowed), limit, self.n_labels)
+        best = find_above(lambda k: self.topk(X, k, allowed=allowed), limit, self.n_labels)
+        return make_indicator(best, self.n_labels)
 
     def explain(self, sample: Input, label: int) -> PartWeights:
         """Return the parts of one sample that are evidence for a label (positive weights) or against it (negative).

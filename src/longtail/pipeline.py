@@ -27,7 +27,7 @@ from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
 from longtail.spec import SHARED_SETTINGS, MethodSpec
 from longtail.state import State
-from longtail.topk import TopK
+from longtail.topk import NO_LABEL, TopK
 
 SAMPLES_PER_BATCH = 8192  # samples whose features are in memory at a time while predicting
 _FIRST_K = 64  # labels among which the score of a given one is looked up first
@@ -227,5 +227,12 @@ class Pipeline:
 
 
 def join_topk(parts: list[TopK]) -> TopK:
-    """Join the predictions of consecutive batches."""
-    return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+    """Join the predictions of consecutive batches, which may have different numbers of labels.
+
+    >>> join_topk([TopK(np.array([[3, 1]]), np.array([[0.9, 0.5]])), TopK(np.array([[2]]), np.array([[0.8]]))]).ids.tolist()
+    [[3, 1], [2, -1]]
+    """
+    widths = [((0, 0), (0, max(part.k for part in parts) - part.k)) for part in parts]
+    ids = [np.pad(part.ids, width, constant_values=NO_LABEL) for part, width in zip(parts, widths, strict=True)]
+    scores = [np.pad(part.scores, width, constant_values=-np.inf) for part, width in zip(parts, widths, strict=True)]
+    return TopK(np.concatenate(ids), np.concatenate(scores))

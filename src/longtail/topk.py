@@ -51,23 +51,53 @@ class TopK:
         return int(self.ids.shape[1])
 
 
-def select_above(find: Callable[[int], TopK], limit: float, n_labels: int) -> sp.csr_array:
-    """Return an indicator matrix [n_samples, n_labels] of all labels whose score reaches a limit.
+def keep_labels(topk: TopK, is_kept: NDArray[np.bool_]) -> TopK:
+    """Keep the labels of a mask [n_samples, k], in their order; the result is as wide as the largest set.
+
+    >>> keep_labels(TopK(np.array([[3, 1, 2]]), np.array([[0.9, 0.5, 0.2]])), np.array([[True, False, True]])).ids.tolist()
+    [[3, 2]]
+    """
+    is_kept = is_kept & (topk.ids != NO_LABEL)
+    width = max(int(is_kept.sum(axis=1).max(initial=0)), 1)
+    order = np.argsort(~is_kept, axis=1, kind="stable")[:, :width]
+    is_kept = np.take_along_axis(is_kept, order, axis=1)
+    ids = np.where(is_kept, np.take_along_axis(topk.ids, order, axis=1), NO_LABEL)
+    return TopK(ids, np.where(is_kept, np.take_along_axis(topk.scores, order, axis=1), -np.inf))
+
+
+def keep_above(topk: TopK, limit: float) -> TopK:
+    """Keep the labels whose score reaches a limit.
+
+    >>> keep_above(TopK(np.array([[3, 1], [2, 0]]), np.array([[0.9, 0.2], [0.7, 0.6]])), 0.5).ids.tolist()
+    [[3, -1], [2, 0]]
+    """
+    return keep_labels(topk, topk.scores >= limit)
+
+
+def find_above(find: Callable[[int], TopK], limit: float, n_labels: int) -> TopK:
+    """Return all labels whose score reaches a limit.
 
     :param find: Returns the k best labels of each sample.
-
-    >>> best = TopK(np.array([[1, 0]]), np.array([[0.9, 0.1]]))
-    >>> select_above(lambda k: best, 0.5, 2).toarray().tolist()
-    [[0.0, 1.0]]
+    :param limit: The lowest score.
+    :param n_labels: Number of labels.
     """
     k, best = 8, find(8)
     while k < n_labels and (best.scores[:, -1] >= limit).any():  # until the last label of every row is below it
         k *= 4
         best = find(k)
-    predicted = (best.ids != NO_LABEL) & (best.scores >= limit)
-    indptr = np.concatenate([[0], np.cumsum(predicted.sum(axis=1))])
+    return keep_above(best, limit)
+
+
+def make_indicator(sets: TopK, n_labels: int) -> sp.csr_array:
+    """Return sets of labels as an indicator matrix [n_samples, n_labels].
+
+    >>> make_indicator(TopK(np.array([[2, 0], [1, -1]]), np.ones((2, 2))), 3).toarray().tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    is_label = sets.ids != NO_LABEL
+    indptr = np.concatenate([[0], np.cumsum(is_label.sum(axis=1))])
     ones = np.ones(indptr[-1], np.float32)
-    out = sp.csr_array((ones, best.ids[predicted], indptr), shape=(best.n_samples, n_labels))
+    out = sp.csr_array((ones, sets.ids[is_label], indptr), shape=(sets.n_samples, n_labels))
     out.sort_indices()
     return out
 

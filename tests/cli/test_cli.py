@@ -64,7 +64,7 @@ def test_train_evaluate_info(folder: Path, capsys: pytest.CaptureFixture[str]) -
         and "C=0.5" in out
         and "seed=3" in out
         and "ngrams=1" in out
-        and "margin" in out
+        and "probability" in out
     )
 
 

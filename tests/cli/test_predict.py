@@ -230,6 +230,45 @@ def test_a_comparison_reads_standard_input(
     assert (folder / "report" / "data" / "train" / "train.jsonl").exists()
 
 
+def test_sets_have_any_size_and_a_table_needs_a_limit(model: Path, folder: Path, capsys: Output) -> None:
+    (folder / "a.txt").write_text("ripe apple\nsteel ship on a wave\nnothing known\n")
+    assert predict(model, "a.txt", "--json", "--target", "expected-f1") == 0
+    rows = [json.loads(line)["labels"] for line in capsys.readouterr().out.splitlines()]
+    assert [row["label"] for row in rows[0]] == ["fruit"] and {row["label"] for row in rows[1]} == {"metal", "sea"}
+    assert predict(model, "a.txt", "--json", "--threshold", "0.5", "--k", "1") == 0
+    sizes = [len(json.loads(line)["labels"]) for line in capsys.readouterr().out.splitlines()]
+    assert sizes[:2] == [1, 1]
+    assert predict(model, "a.txt", "--json", "--threshold", "2") == 0
+    assert capsys.readouterr().out.splitlines() == ['{"labels": []}'] * 3
+    assert predict(model, "a.txt", "--output", "csv", "--target", "expected-f1") != 0
+    assert "Add --k" in capsys.readouterr().err
+    assert predict(model, "a.txt", "--output", "csv", "--target", "expected-f1", "--k", "2") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "label_1,score_1,label_2,score_2"
+
+
+def test_explanations_of_a_set(model: Path, folder: Path, capsys: Output) -> None:
+    (folder / "a.txt").write_text("ripe apple\n")
+    assert predict(model, "a.txt", "--json", "--explain", "--target", "micro-f1") == 0
+    (row,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert [label["label"] for label in row["labels"]] == ["fruit"] and row["labels"][0]["why"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--target", "micro"], 'Did you mean "micro-f1"'),
+        (["--target", "precision=2"], "between 0 and 1"),
+        (["--target", "micro-f1", "--threshold", "0.5"], "both a target and a threshold"),
+        (["--target", "precision=0.9999"], "cannot be promised"),
+    ],
+)
+def test_targets_that_are_not_possible(model: Path, folder: Path, words: list[str], message: str, capsys: Output) -> None:
+    (folder / "a.txt").write_text("ripe apple\n")
+    assert predict(model, "a.txt", *words) != 0
+    out, err = capsys.readouterr()
+    assert out == "" and message in err
+
+
 def test_raw_scores_are_those_of_the_model(model: Path, folder: Path, capsys: Output) -> None:
     (folder / "texts.txt").write_text("ripe apple\nsteel ship\n")
     answers = []

@@ -19,12 +19,17 @@ from longtail.labelspace.frequency import FREQUENCY_SLICES
 from longtail.report.comparison import render_comparison
 from longtail.report.comparison_page import render_page
 from longtail.spec import MethodSpec
+from longtail.topk import NO_LABEL
 
 MEASURED = {"p50": 1.0, "p99": 2.0, "per_second": 3.0, "memory": 4.0, "size": 5.0}
 
 
 def run(name: str, labels: tuple[str, ...], ids: list[list[int]]) -> CandidateRun:
-    return CandidateRun(Candidate(name, MethodSpec("ovr")), "", {}, MEASURED, Labels(labels), np.array(ids, np.int32))
+    """A run that assigns the first label of each sample, except for the first sample, which gets none."""
+    best = np.array(ids, np.int32)
+    sets = best[:, :1].copy()
+    sets[0] = NO_LABEL
+    return CandidateRun(Candidate(name, MethodSpec("ovr")), "", {}, MEASURED, Labels(labels), best, sets)
 
 
 def task(n_samples: int = 4) -> ComparisonTask:
@@ -44,6 +49,9 @@ def test_a_comparison_computed_by_hand() -> None:
     first, second = result.done
     assert (first.values["P@1"], second.values["P@1"]) == (100, 75)
     assert (first.values["P@2"], second.values["P@2"]) == (62.5, 62.5)
+    assert first.values["micro-F1"] == 75 and first.values["empty sets"] == 25  # 3 right of 3 assigned and 5 true
+    assert first.values["precision"] == 100 and first.values["recall"] == 62.5
+    assert second.values["micro-F1"] == 50 and second.values["labels per sample"] == 0.75
     assert first.precision_curve[:3] == pytest.approx([100, 62.5, 500 / 12]) and len(first.precision_curve) == 10
     assert result.agreement == [[100, 50], [50, 100]]
     assert "P@1" not in first.behind and second.behind["P@1"].difference == 25 and second.behind["P@1"].p_value > 0.5

@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, precision_score, recall_score
 
 from longtail.errors import DataError
 from longtail.metrics.intervals import bootstrap, run_paired_test
 from longtail.metrics.ranking import SampleScores
-from longtail.metrics.sets import choose_threshold, compute_f1
-from longtail.topk import TopK
+from longtail.metrics.sets import choose_threshold, describe_sets, score_sets
+from longtail.topk import NO_LABEL, TopK
 
 
 def scores(values: np.ndarray) -> SampleScores:  # type: ignore[type-arg]
@@ -63,17 +63,31 @@ def test_models_must_be_evaluated_on_the_same_samples() -> None:
         run_paired_test(scores(np.ones(3)), scores(np.ones(4)))
 
 
+def make_sets(P: np.ndarray) -> TopK:
+    """The labels of an indicator matrix [n_samples, n_labels], as sets."""
+    order = np.argsort(-P, axis=1, kind="stable")
+    chosen = np.take_along_axis(P, order, axis=1) > 0
+    return TopK(np.where(chosen, order, NO_LABEL), np.where(chosen, 1.0, -np.inf))
+
+
 @given(st.integers(0, 10_000))
-def test_f1_agrees_with_scikit_learn(seed: int) -> None:
+def test_metrics_of_sets_agree_with_scikit_learn(seed: int) -> None:
     random = np.random.default_rng(seed)
     Y, P = (random.random((6, 5)) < 0.4).astype(int), (random.random((6, 5)) < 0.4).astype(int)
-    ours = compute_f1(sp.csr_array(P).astype(np.float32), sp.csr_array(Y).astype(np.float32))
+    sets, true = make_sets(P), sp.csr_array(Y).astype(np.float32)
+    ours = {**score_sets(sets, true).values(), **describe_sets(sets, true)}
     occurs = np.flatnonzero((Y + P).any(axis=0))
     averages = {"micro-F1": "micro", "macro-F1": "macro", "example-F1": "samples"}
     for name, average in averages.items():
         labels = occurs if average == "macro" and len(occurs) else None
         theirs = f1_score(Y, P, average=average, zero_division=0, labels=labels)
         assert ours[name] == pytest.approx(100 * theirs)
+    for name, score, counts in (("precision", precision_score, P), ("recall", recall_score, Y)):
+        rows = counts.any(axis=1)  # samples without predicted labels have no precision, those without true ones no recall
+        theirs = score(Y[rows], P[rows], average="samples", zero_division=0) if rows.any() else 0.0
+        assert ours[name] == pytest.approx(100 * theirs)
+    assert ours["labels per sample"] == P.sum() / 6
+    assert ours["empty sets"] == pytest.approx(100 * np.mean(P.sum(axis=1) == 0))
 
 
 @given(st.integers(0, 10_000))
@@ -85,9 +99,7 @@ def test_no_threshold_has_a_better_micro_f1(seed: int) -> None:
     best = TopK(ids, grid)
 
     def micro(threshold: float) -> float:
-        P = np.zeros((5, 6), np.float32)
-        np.put_along_axis(P, ids, (best.scores >= threshold).astype(np.float32), axis=1)
-        return compute_f1(sp.csr_array(P), Y)["micro-F1"]
+        return score_sets(TopK(np.where(grid >= threshold, ids, NO_LABEL), grid), Y).values()["micro-F1"]
 
     chosen = micro(choose_threshold(best, Y))
     assert all(chosen >= micro(t) - 1e-9 for t in np.arange(0, 1.1, 1 / 16))

@@ -131,8 +131,7 @@ def test_labels_without_training_samples_count_as_missed() -> None:
 
 def test_training_data_may_have_more_labels_than_test_data() -> None:
     Y = sp.csr_array([[1, 0]])
-    predicted = sp.csr_array(np.eye(1, 9, dtype=np.float32))
-    result = evaluate(topk([0]), Y, label_counts=np.full(9, 5, np.int32), n_train=10, ks=(1,), predicted=predicted)
+    result = evaluate(topk([0]), Y, label_counts=np.full(9, 5, np.int32), n_train=10, ks=(1,), sets=topk([0]))
     assert result.values["P@1"] == result.values["micro-F1"] == 100 and result.slices["tail"]["labels"] == 9
 
 
@@ -164,7 +163,7 @@ def test_a_million_labels_stay_sparse() -> None:
 def test_an_evaluation_is_shown_by_its_main_metrics() -> None:
     Y = sp.csr_array([[1, 0], [1, 1]])
     counts = np.array([5, 500], np.int32)
-    result = evaluate(topk([0, 1], [1, 0]), Y, label_counts=counts, n_train=600, ks=(1, 2), predicted=Y)
+    result = evaluate(topk([0, 1], [1, 0]), Y, label_counts=counts, n_train=600, ks=(1, 2), sets=topk([0, 1], [1, 0]))
     assert repr(result) == "Evaluation(P@1 100.00, P@2 75.00, nDCG@2 100.00, PSP@2 100.00; 2 samples)"
     html = result._repr_html_()
     assert html.count("<table>") == 3 and "75.00 [" in html and "micro-F1" in html

@@ -8,6 +8,7 @@ import pytest
 
 from longtail.comparison.results import Comparison, Disagreement, Example, MethodResult
 from longtail.metrics.intervals import PairedDifference
+from longtail.metrics.sets import SET_METRICS
 from longtail.report import comparison_page
 from longtail.report.axes import make_linear_axis, make_log_axis, spread_out
 from longtail.report.charts import N_COLOURS, ChartPoint, draw_scatter
@@ -48,7 +49,7 @@ def entry(name: str, value: float, behind: float = 0.0, p_value: float = 0.5, **
         name,
         description=f"{name}, C=1",
         notes=["it has collapsed"] if name == EVIL else [],
-        values=dict.fromkeys(metrics, value),
+        values=dict.fromkeys([*metrics, *SET_METRICS], value),
         intervals=dict.fromkeys(metrics, (value - 2, value + 2)),
         behind=dict.fromkeys(metrics, PairedDifference(behind, p_value)) if behind else {},
         slices={"head": {"labels": 2, "true": 9, "recall@5": value}, "tail": {"labels": 0, "true": 0, "recall@5": 0}},

@@ -83,7 +83,7 @@ def evaluate(arguments: Namespace) -> None:
     """Evaluate a saved tagger."""
     tagger = load(arguments.model).configure(threads=arguments.threads)
     data = read_and_report(arguments.data, arguments, Display(), trained=tagger.layout)
-    result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity)
+    result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity, target=arguments.target)
     text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
     if arguments.json == STDIN:
         show(text)
@@ -103,8 +103,9 @@ def calibrate(arguments: Namespace) -> None:
     check_sources(arguments.data, vocabulary=arguments.vocabulary)
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
     data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
-    tagger.calibrate(data).save(arguments.model, overwrite=True)
-    display.say(f"calibrated on {tagger.calibrated_on}; saved in {arguments.model}")
+    tagger.calibrate(data, keep_curve=arguments.keep_curve).save(arguments.model, overwrite=True)
+    what = "rules for sets fitted" if arguments.keep_curve else "calibrated"
+    display.say(f"{what} on {data.n_samples:,} samples; saved in {arguments.model}")
 
 
 def check(arguments: Namespace) -> None:

@@ -30,7 +30,10 @@ EXAMPLES = {
         "longtail pretrain train.jsonl --out encoder --set width=32 --set layers=1 --set epochs=1",
         "longtail pretrain builtin:pydoc --out encoder-large",
     ),
-    "evaluate": ("longtail evaluate model test.jsonl", "longtail evaluate model test.jsonl --k 1,10 --json metrics.json"),
+    "evaluate": (
+        "longtail evaluate model test.jsonl --target micro-f1",
+        "longtail evaluate model test.jsonl --k 1,10 --json metrics.json",
+    ),
     "compare": (
         "longtail compare train.jsonl test.jsonl --methods popularity,ovr,plt --out report",
         "longtail compare train.jsonl test.jsonl --methods ovr,wide=plt+beam=50,model --out report2",
@@ -46,7 +49,7 @@ EXAMPLES = {
     ),
     "predict": (
         "echo 'Sort a list in place.' | longtail predict model --k 3",
-        "longtail predict model test.jsonl --json --threads 1",
+        "longtail predict model test.jsonl --target expected-f1 --json --threads 1",
     ),
     "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --threads 1"),
     "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
@@ -184,6 +187,7 @@ def _add_models(add: _Add) -> None:
     evaluate.add_argument("--json", metavar="FILE", help="write the metrics to a file (-: JSON to standard output only)")
     evaluate.add_argument("--per-label", metavar="FILE", help="write a table with one row per label")
     _add_metrics(evaluate)
+    _add_target(evaluate)
     _add_threads(evaluate)
     add_layout_options(evaluate)
 
@@ -191,7 +195,10 @@ def _add_models(add: _Add) -> None:
     predict.add_argument("model", metavar="MODEL")
     source = f"{DATA}; a plain text file has one text per line; labels are left out (default: -)"
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help=source)
-    predict.add_argument("--k", type=_positive, default=5, metavar="N", help="number of labels (default: 5)")
+    k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
+    predict.add_argument("--k", type=_positive, metavar="N", help=k)
+    _add_target(predict)
+    predict.add_argument("--threshold", type=float, metavar="P", help="the labels with a score of at least P")
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
@@ -209,6 +216,8 @@ def _add_models(add: _Add) -> None:
     calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
     calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
     calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
+    keep = "keep the probabilities, fit the rules for sets of labels only: what --target promises is then exact"
+    calibrate.add_argument("--keep-curve", action="store_true", help=keep)
     _add_threads(calibrate)
     add_layout_options(calibrate)
 
@@ -282,6 +291,14 @@ def _add_metrics(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=_positive_list, default=(1, 3, 5), metavar="1,3,5", help="ranks to evaluate at")
     constants = "constants of propensity-scored metrics (default: 0.55,1.5)"
     command.add_argument("--propensity", type=_pair, default=(0.55, 1.5), metavar="A,B", help=constants)
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    target = (
+        "sets of labels with the best expected-f1, micro-f1 or macro-f1; with precision=0.9 or recall=0.8; or count=N "
+        "labels per text on average"
+    )
+    command.add_argument("--target", metavar="TARGET", help=target)
 
 
 def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:

@@ -22,7 +22,7 @@ from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
-from longtail.tagger.tagger import Tagger, load
+from longtail.tagger.tagger import DEFAULT_K, Tagger, load
 
 
 class _Batch(NamedTuple):
@@ -39,10 +39,15 @@ def predict(arguments: Namespace) -> None:
         raise SettingError(f"--json and --output {name} contradict each other", hint="Give one of the two")
     if arguments.explain and name not in ("tsv", "jsonl"):
         raise SettingError(f"--output {name} has no place for explanations", hint="Use --output jsonl, or leave it out")
+    has_sets = arguments.target is not None or arguments.threshold is not None
+    if has_sets and name == "csv" and arguments.k is None:
+        raise SettingError(
+            "a table has a fixed number of columns, sets of labels have none", hint="Add --k, the largest size"
+        )
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
     constraints = _get_constraints(arguments)
     rules = tagger.resolve(constraints)  # reports unknown labels before texts are read
-    k = max(min(arguments.k, len(tagger.labels)), 0 if rules is None else len(rules.required))
+    k = max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.required))
     with _open_output(arguments.out) as write:
         answers = make_format(name, write, k=k, index=arguments.index)
         if arguments.explain and name == "tsv":
@@ -83,13 +88,14 @@ def _answer(
     encoded = tagger.encode(batch.inputs)
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
+    wanted = {name: getattr(arguments, name) for name in ("k", "target", "threshold", "raw")}
     if not arguments.explain:
-        predicted = tagger.predict(encoded, arguments.k, constraints=constraints, raw=arguments.raw)
+        predicted = tagger.predict(encoded, constraints=constraints, **wanted)
         for tags, id, novel in zip(predicted, batch.ids, novelty, strict=True):
             answers.add(Answer(tags, id, novel))
     for at in range(n_samples if arguments.explain else 0):
         one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
-        explained = tagger.explain_topk(one, arguments.k, constraints=constraints, raw=arguments.raw)
+        explained = tagger.explain_topk(one, constraints=constraints, **wanted)
         answer = Answer((), batch.ids[at], novelty[at], explained, tagger.reads_texts)
         if arguments.json or arguments.output == "jsonl":
             answers.add(answer)

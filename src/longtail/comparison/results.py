@@ -134,7 +134,7 @@ def evaluate_runs(
 ) -> Comparison:
     """Evaluate the predictions of all runs. Propensities and label frequencies are those of the training data."""
     done = [run for run in runs if not run.failure]
-    names, tops = _align_labels(task, done)
+    names, tops, sets = _align_labels(task, done)
     counts = np.zeros(len(names), np.int32)
     seen = np.bincount(task.train.Y.indices, minlength=task.train.n_labels)
     counts[: len(seen)] = seen
@@ -142,8 +142,8 @@ def evaluate_runs(
     Y = sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], len(names)))
     common: dict[str, Any] = {"label_counts": counts, "n_train": task.train.n_samples, "ks": ks, "propensity": propensity}
     scores = [
-        evaluate(top, Y, **common, probabilities=run.prediction.get("scores") == "probability")
-        for run, top in zip(done, tops, strict=True)
+        evaluate(top, Y, **common, sets=chosen, probabilities=run.prediction.get("scores") == "probability")
+        for run, top, chosen in zip(done, tops, sets, strict=True)
     ]
     main = f"P@{ks[0]}"
     order = sorted(range(len(done)), key=lambda i: -scores[i].values[main])
@@ -159,16 +159,17 @@ def evaluate_runs(
     return Comparison(_collect_facts(task, date), tuple(ks), results, _measure_agreement(tops), disagreements)
 
 
-def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[Sequence[str], list[TopK]]:
-    """Number the labels of all data and models together, those of the training data first; the predictions in these ids."""
+def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[Sequence[str], list[TopK], list[TopK]]:
+    """Number the labels of all data and models, those of the training data first; predictions and sets in these ids."""
     labels, _ = task.train.labels.merge(task.test.labels)
-    tops = []
+    tops, sets = [], []
     for run in runs:
-        assert run.ids is not None
+        assert run.ids is not None and run.sets is not None
         labels, new = labels.merge(run.labels)
-        best = np.append(new, NO_LABEL).astype(np.int32)[run.ids]  # NO_LABEL is -1, the last position
-        tops.append(TopK(best, np.zeros(best.shape) if run.scores is None else run.scores))
-    return labels.names, tops
+        mapped = np.append(new, NO_LABEL).astype(np.int32)  # NO_LABEL is -1, the last position
+        tops.append(TopK(mapped[run.ids], np.zeros(run.ids.shape) if run.scores is None else run.scores))
+        sets.append(TopK(mapped[run.sets], np.zeros(run.sets.shape)))
+    return labels.names, tops, sets
 
 
 def _summarise(

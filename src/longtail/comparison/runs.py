@@ -24,12 +24,14 @@ from longtail import __version__
 from longtail.comparison.candidates import Candidate
 from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
+from longtail.decisions.sets import DEFAULT_TARGET
 from longtail.errors import DataError
 from longtail.files import STDIN, open_atomic
 from longtail.progress import SILENT, Progress, format_duration
 from longtail.tagger.bundle import MANIFEST, load_bundle
 
 MIN_DEPTH = 10  # labels that are kept per sample, at least
+_PARTS = ("ids", "scores", "sets")  # arrays that are kept of each run
 
 Record = dict[str, Any]
 
@@ -69,6 +71,7 @@ class CandidateRun:
     prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size, scores (what they are)
     labels: Labels = field(default_factory=lambda: Labels(()))  # by the ids of the predictions
     ids: NDArray[np.int32] | None = None  # [n_samples, depth] predicted for the test data
+    sets: NDArray[np.int32] | None = None  # [n_samples, largest set] the sets of labels by the default target
     scores: NDArray[np.float32] | None = None  # [n_samples, depth]
 
 
@@ -102,9 +105,9 @@ def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, tit
     if failure := _predict(job, record, path, progress):
         return CandidateRun(one, failure, record.get("train", {}))
     with np.load(job["predictions"]) as stored:
-        ids, scores = stored["ids"], stored["scores"]
+        parts = {name: stored[name] for name in _PARTS}
     labels = load_bundle(folder).labels
-    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids, scores)
+    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, **parts)
 
 
 def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
@@ -125,7 +128,12 @@ def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
 
 def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str:
     """Predict the test data unless the same was done before; add timings to the record. Returns the failure, if any."""
-    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"], "parts": ["ids", "scores"]}
+    same = {
+        "longtail": __version__,
+        "threads": job["threads"],
+        "depth": job["depth"],
+        "parts": [*_PARTS, str(DEFAULT_TARGET)],
+    }
     key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
     if record.get("predict", {}).get("key") == key and Path(job["predictions"]).is_file():
         progress.say(f"{job['title']}: already evaluated")

@@ -63,7 +63,8 @@ def predict(job: dict[str, Any]) -> dict[str, Any]:
     best = tagger.topk(data.inputs, job["depth"])
     seconds = time.perf_counter() - start
     with open_atomic(job["predictions"]) as stream:
-        np.savez_compressed(stream, ids=best.ids, scores=best.scores)
+        sets = tagger.choose_sets(data.inputs)
+        np.savez_compressed(stream, ids=best.ids, scores=best.scores, sets=sets.ids)
     size = sum(entry["bytes"] for entry in load_manifest(Path(job["model"]))["files"].values())
     p50, p99 = np.percentile(1e3 * latency, [50, 99]).tolist()
     per_second = data.n_samples / seconds

@@ -70,14 +70,21 @@ class LabelRules:
                 found = f'"{names[both[0]]}" and "{names[both[1]]}" are both required, but exclude each other'
                 raise SettingError(found, hint="Take one of them out of required or out of the group")
 
-    def add_required(self, sets: sp.csr_array) -> sp.csr_array:
-        """Add the required labels to an indicator matrix [n_samples, n_labels]."""
-        if not len(self.required):
-            return sets
-        row = sp.csr_array(
-            (np.ones(len(self.required), np.float32), self.required, [0, len(self.required)]), (1, self.n_labels)
+    def add_required(self, sets: TopK, found: TopK) -> TopK:
+        """Add the required labels to sets of labels.
+
+        :param sets: The sets; rows end with ``NO_LABEL``.
+        :param found: What ``search`` has found, with all required labels.
+        """
+        wanted = np.isin(found.ids, self.required)
+        entries, more = np.nonzero(sets.ids != NO_LABEL), np.nonzero(wanted)
+        return rank_entries(
+            np.concatenate([entries[0], more[0]]),
+            np.concatenate([sets.ids[entries], found.ids[more]]),
+            np.concatenate([sets.scores[entries], found.scores[more]]),
+            (sets.n_samples, sets.k + len(self.required)),
+            first=self.required,
         )
-        return sp.csr_array(sets.maximum(sp.vstack([row] * sets.shape[0], format="csr")))
 
     def search(self, search: Search, n_samples: int, k: int, seen: Bools) -> TopK:
         """Find the k best labels of each sample for which the rules hold.

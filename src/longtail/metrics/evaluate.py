@@ -17,9 +17,9 @@ from longtail.metrics.calibration import ReliabilityBin, measure_reliability
 from longtail.metrics.hierarchy import score_hierarchy
 from longtail.metrics.intervals import bootstrap
 from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
-from longtail.metrics.sets import compute_f1
+from longtail.metrics.sets import describe_sets, score_sets
 from longtail.metrics.slices import LabelCounts, count_labels, score_slices
-from longtail.topk import TopK
+from longtail.topk import TopK, make_indicator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,18 +27,19 @@ class Evaluation:
     """The metrics of one model on one data set, from 0 to 100."""
 
     values: dict[str, float]  # by name: "P@1", …, "coverage@5", "micro-F1", …
-    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of the ranking metrics and calibration errors
+    intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of averages over samples, and calibration errors
     slices: dict[str, dict[str, float]]  # metrics of the labels in each slice of label frequency
     scores: SampleScores  # ranking metrics of each sample
     labels: LabelCounts  # true and predicted samples of each label
     n_samples: int
     bins: list[ReliabilityBin] = field(default_factory=list)  # empty if the scores are not probabilities
+    target: str = ""  # what the sets should achieve; empty: there are none
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as ``longtail evaluate --json`` writes them."""
-        bins = [one._asdict() for one in self.bins]
+        bins, target = [one._asdict() for one in self.bins], {"target": self.target} if self.target else {}
         parts = {"intervals": self.intervals, "slices": self.slices, "reliability": bins}
-        return {**self.values, "n_samples": self.n_samples, **parts}
+        return {**self.values, "n_samples": self.n_samples, **target, **parts}
 
     def __repr__(self) -> str:
         last = list(self._list_ks())[-1]
@@ -51,7 +52,11 @@ class Evaluation:
         metrics = [*RANKING_METRICS, *(["ECE"] if self.bins else [])]
         rows = [[metric, *(self._format_value(f"{metric}@{k}") for k in ks)] for metric in metrics]
         ranking = format_table(rows, ("metric", *(f"@{k}" for k in ks)), f"{self.n_samples:,} samples")
-        others = [(name, value) for name, value in self.values.items() if name not in self.intervals]
+        others = [
+            (name, value)
+            for name, value in self.values.items()
+            if name not in self.scores.names and not name.startswith("ECE")
+        ]
         slices = [(name, *row.values()) for name, row in self.slices.items() if row["labels"]]
         header = ("labels by frequency", *next(iter(self.slices.values())))
         return "\n".join([ranking, format_table(others, ("metric", "value")), format_table(slices, header)])
@@ -72,7 +77,8 @@ def evaluate(
     n_train: int,
     ks: Sequence[int] = DEFAULT_KS,
     propensity: tuple[float, float] = DEFAULT_PROPENSITY,
-    predicted: sp.csr_array | None = None,
+    sets: TopK | None = None,
+    target: str = "",
     probabilities: bool = False,
     hierarchy: Hierarchy | None = None,
 ) -> Evaluation:
@@ -84,7 +90,8 @@ def evaluate(
     :param n_train: Number of training samples.
     :param ks: Ranks at which the ranking metrics are computed.
     :param propensity: Constants A and B of the propensity-scored metrics.
-    :param predicted: Indicator matrix of the predicted labels, [n_samples, n_labels], for the F1 scores. None: no F1 scores.
+    :param sets: The sets of labels that are assigned, for F1 scores, precision and recall. None: no such metrics.
+    :param target: What the sets should achieve, as users write it.
     :param probabilities: Whether scores are probabilities. Then calibration errors are computed, too.
     :param hierarchy: The parents of the labels, for hierarchical precision, recall and F1. None: none of these.
 
@@ -100,18 +107,20 @@ def evaluate(
     depth = max(ks)
     labels = count_labels(topk, Y, depth)
     values = {**scores.values(), f"coverage@{depth}": labels.coverage()}
-    if predicted is not None:
-        values |= compute_f1(_widen(predicted, n_labels), Y)
-    if hierarchy is not None and hierarchy.parents.nnz:
-        sets = None if predicted is None else _widen(predicted, n_labels)
-        values |= score_hierarchy(topk, Y, hierarchy, ks, sets)
     slices, intervals, bins = score_slices(topk, Y, counts, depth), bootstrap(scores), []
+    if sets is not None:
+        by_sample = score_sets(sets, Y)
+        values |= by_sample.values() | describe_sets(sets, Y)
+        intervals |= bootstrap(by_sample)
+    if hierarchy is not None and hierarchy.parents.nnz:
+        predicted = None if sets is None else make_indicator(sets, n_labels)
+        values |= score_hierarchy(topk, Y, hierarchy, ks, predicted)
     if probabilities:
         found = measure_reliability(topk, Y, counts, ks)
         values, intervals, bins = values | found.values, intervals | found.intervals, found.bins
         for name, error in found.slices.items():
             slices[name][f"ECE@{depth}"] = error
-    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), bins)
+    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), bins, target)
 
 
 def _widen(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:

@@ -1,41 +1,61 @@
-"""Metrics of sets of predicted labels, without an order: F1, and the threshold that maximises it."""
+"""Metrics of sets of predicted labels, without an order: F1, precision, recall; and the threshold with the best micro-F1."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from longtail.metrics.ranking import SampleScores
+from longtail.metrics.slices import count_labels
 from longtail.topk import NO_LABEL, TopK, find_hits
 
+SET_METRICS = ("micro-F1", "macro-F1", "example-F1", "precision", "recall", "labels per sample", "empty sets")
 
-def compute_f1(predicted: sp.csr_array, Y: sp.csr_array) -> dict[str, float]:
-    """Compute the F1 score over all pairs of sample and label (micro), averaged over labels (macro) and over samples.
 
-    The macro average is over the labels that are true or predicted at least once. A sample without true and predicted labels
-    scores 0.
+def score_sets(sets: TopK, Y: sp.csr_array) -> SampleScores:
+    """Compute the terms of the metrics of sets that are ratios of sums over samples.
 
-    :param predicted: Indicator matrix of the predicted labels, [n_samples, n_labels].
+    metric      numerator                                                denominator
+    micro-F1    2 · right labels                                         predicted labels + true labels
+    example-F1  2 · right labels / (predicted labels + true labels)      1
+    precision   right labels / predicted labels                          1 if there are predicted labels, else 0
+    recall      right labels / true labels                               1 if there are true labels, else 0
+
+    :param sets: The predicted labels of each sample; their order and scores have no effect.
     :param Y: The true labels, [n_samples, n_labels].
-    :returns: ``micro-F1``, ``macro-F1`` and ``example-F1``, from 0 to 100.
-
-    >>> compute_f1(sp.csr_array([[1, 0], [0, 0]]), sp.csr_array([[1, 0], [0, 0]]))
-    {'micro-F1': 100.0, 'macro-F1': 100.0, 'example-F1': 50.0}
     """
-    both = predicted.multiply(Y).tocsr()
+    right = find_hits(sets, Y).sum(axis=1).astype(np.float64)
+    sizes = (sets.ids != NO_LABEL).sum(axis=1).astype(np.float64)
+    n_true = np.diff(Y.indptr).astype(np.float64)
+    columns = {
+        "micro-F1": (2 * right, sizes + n_true),
+        "example-F1": (2 * right / np.maximum(sizes + n_true, 1), np.ones(len(right))),
+        "precision": (right / np.maximum(sizes, 1), (sizes > 0).astype(np.float64)),
+        "recall": (right / np.maximum(n_true, 1), (n_true > 0).astype(np.float64)),
+    }
+    numerators, denominators = (np.stack(parts, axis=1) for parts in zip(*columns.values(), strict=True))
+    return SampleScores(tuple(columns), numerators, denominators)
 
-    def compute(axis: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        total = predicted.sum(axis=axis, dtype=np.float64) + Y.sum(axis=axis, dtype=np.float64)
-        n_both = both.sum(axis=axis, dtype=np.float64)
-        return np.divide(2.0 * n_both, total, out=np.zeros(len(total)), where=total > 0), total > 0
 
-    by_label, occurs = compute(0)
-    by_sample, _ = compute(1)
-    n_pairs = predicted.nnz + Y.nnz
+def describe_sets(sets: TopK, Y: sp.csr_array) -> dict[str, float]:
+    """Compute the metrics of sets that are not ratios of sums over samples.
+
+    :param sets: The predicted labels of each sample.
+    :param Y: The true labels, [n_samples, n_labels].
+    :returns: ``macro-F1``, the F1 of each label, averaged over the labels that are true or predicted at least once (0 to
+        100); ``labels per sample``; ``empty sets``, the share of the samples without a predicted label (0 to 100).
+
+    >>> describe_sets(TopK(np.array([[0], [-1]]), np.array([[0.9], [-np.inf]])), sp.csr_array([[1, 0], [0, 1]]))
+    {'macro-F1': 50.0, 'labels per sample': 0.5, 'empty sets': 50.0}
+    """
+    labels = count_labels(sets, Y, sets.k)
+    total = labels.true + labels.predicted
+    by_label = 2 * labels.correct[total > 0] / total[total > 0]
+    sizes = (sets.ids != NO_LABEL).sum(axis=1)
     return {
-        "micro-F1": 200.0 * both.nnz / n_pairs if n_pairs else 0.0,
-        "macro-F1": 100.0 * float(by_label[occurs].mean()) if occurs.any() else 0.0,
-        "example-F1": 100.0 * float(by_sample.mean()),
+        "macro-F1": 100.0 * float(by_label.mean()) if len(by_label) else 0.0,
+        "labels per sample": float(sizes.mean()),
+        "empty sets": 100.0 * float((sizes == 0).mean()),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from longtail.comparison.results import MIN_SHARE_OF_BEST, SIGNIFICANCE_LEVEL, Comparison, MethodResult
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
+from longtail.metrics.sets import SET_METRICS
 from longtail.progress import format_duration
 from longtail.report.text import render_table
 
@@ -36,6 +37,7 @@ def render_comparison(result: Comparison) -> str:
             render_table(header, rows)
             + f"\n* best, ≈ not significantly worse (p ≥ {SIGNIFICANCE_LEVEL}, paired randomisation test)"
         )
+        parts.append(_render_sets(result))
         slices = list_slices(done[0])
         deepest = f"recall@{max(result.ks)}"
         rows = [[e.name, *(f"{e.slices[name][deepest]:.2f}" for name in slices)] for e in done]
@@ -52,6 +54,12 @@ def render_comparison(result: Comparison) -> str:
     parts += [f"{e.name} failed: {e.failure}" for e in result.results if e.failure]
     parts += [f"{e.name}: {note}" for e in done for note in e.notes]
     return "\n\n".join(parts)
+
+
+def _render_sets(result: Comparison) -> str:
+    """The metrics of the sets of labels."""
+    rows = [[e.name, *(format_set_metric(e, name) for name in SET_METRICS)] for e in result.done]
+    return f"{render_table(['sets of labels', *list_set_titles(result)], rows)}\n{describe_set_target(result)}"
 
 
 def list_calibrated(result: Comparison) -> list[MethodResult]:
@@ -82,6 +90,27 @@ COST_TITLES = {
     "memory": "memory",
     "size": "size",
 }
+
+
+def list_set_titles(result: Comparison) -> list[str]:
+    """Column titles of the metrics of sets."""
+    kind = "text" if result.facts["kind"] == "texts" else "sample"
+    return [name.replace("sample", kind) for name in SET_METRICS]
+
+
+def format_set_metric(entry: MethodResult, name: str) -> str:
+    """A metric of sets, as text."""
+    return f"{entry.values[name]:.2f}" + (" %" if name == "empty sets" else "")
+
+
+def describe_set_target(result: Comparison) -> str:
+    """How the sets of labels were chosen, in sentences."""
+    kind = "text" if result.facts["kind"] == "texts" else "sample"
+    return (
+        f"Each {kind} gets the set of labels with the highest expected F1; from a model that is not calibrated, those from "
+        f"its threshold on. micro-F1: over all labels of all {kind}s; macro-F1: averaged over labels; example-F1: averaged "
+        f"over {kind}s; precision: over {kind}s that get labels; empty sets: {kind}s that get none."
+    )
 
 
 def list_cost_titles(result: Comparison) -> list[str]:

@@ -7,15 +7,19 @@ from pathlib import Path
 
 from longtail.comparison.results import SIGNIFICANCE_LEVEL, Comparison, MethodResult
 from longtail.metrics.ranking import RANKING_METRICS
+from longtail.metrics.sets import SET_METRICS
 from longtail.report.comparison import (
     BEST,
     COST_TITLES,
     EQUAL,
     LOWER_IS_BETTER,
+    describe_set_target,
     format_cost,
     format_interval,
+    format_set_metric,
     list_cost_titles,
     list_metrics,
+    list_set_titles,
     list_strong,
     rank_against_best,
     summarise,
@@ -37,9 +41,9 @@ def render_page(result: Comparison) -> str:
     """The page as HTML, without scripts or external files."""
     parts = [_render_header(result)]
     if result.done:
-        parts += [_render_accuracy(result), _render_costs(result), render_trade_offs(result), render_precision(result)]
-        parts += [render_rare_labels(result), render_calibration(result), render_training(result)]
-        parts += [render_disagreements(result)]
+        parts += [_render_accuracy(result), _render_sets(result), _render_costs(result)]
+        parts += [render_trade_offs(result), render_precision(result), render_rare_labels(result)]
+        parts += [render_calibration(result), render_training(result), render_disagreements(result)]
         parts += [_render_all_metrics(result)]
     parts += [_render_problems(result), _render_footer(result)]
     title = f"longtail: {len(result.results)} methods on {Path(result.facts['test']).name}"
@@ -94,6 +98,19 @@ def _render_accuracy(result: Comparison) -> str:
         "values are percentages. PSP (propensity-scored precision) counts rare labels more."
     )
     return render_section("Accuracy", words, render_html_table("Accuracy", ["method", *metrics], rows))
+
+
+def _render_sets(result: Comparison) -> str:
+    """The metrics of the sets of labels; the best of the F1 scores are marked."""
+    best = {name: max(e.values[name] for e in result.done) for name in SET_METRICS if name.endswith("F1")}
+    rows = []
+    for e in result.done:
+        marks = [BEST if len(result.done) > 1 and e.values[name] == best.get(name) else "" for name in SET_METRICS]
+        texts = [format_set_metric(e, name) for name in SET_METRICS]
+        cells = [f'<td class="{mark}"><b>{text}</b></td>' for mark, text in zip(marks, texts, strict=True)]
+        rows.append(render_method_cell(result, e) + "".join(cells))
+    table = render_html_table("Sets of labels", ["method", *list_set_titles(result)], rows)
+    return render_section("Sets of labels", escape(describe_set_target(result)), table)
 
 
 def _render_costs(result: Comparison) -> str:

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longtail.decisions.targets import Target
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
 from longtail.metrics.evaluate import Evaluation
 from longtail.metrics.hierarchy import HIERARCHY_METRICS
 from longtail.metrics.ranking import RANKING_METRICS
+from longtail.metrics.sets import SET_METRICS
 from longtail.report.text import render_table
+
+
+def _render_sets(result: Evaluation) -> str:
+    """Metrics of sets of labels, and whether a promise was kept."""
+    rows = []
+    for name in SET_METRICS:
+        interval = "[{:.1f}, {:.1f}]".format(*result.intervals[name]) if name in result.intervals else ""
+        rows.append([name, f"{result.values[name]:.2f}", interval])
+    table = render_table([f"sets of labels by {result.target}", "value", "95 %"], rows)
+    notes = ["Precision: over samples that get labels; recall: over samples that have labels; empty sets: % of samples."]
+    target = Target.parse(result.target)
+    if target.promises:
+        assert target.value is not None
+        low, high = result.intervals[target.name]
+        achieved = f"{result.values[target.name]:.1f} [{low:.1f}, {high:.1f}]"
+        notes.append(f"{target.name} promised: {100 * target.value:.1f}; achieved on this data: {achieved}")
+    return "\n".join([table, *notes])
 
 
 def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
@@ -26,13 +45,11 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
         parts[0] += "\nECE: by how much probabilities differ from the share of right labels; lower is better."
     if f"hF1@{ks[0]}" in result.values:
         parts.append(_render_hierarchy(result, ks))
-    in_tables = {*measured, *HIERARCHY_METRICS}
-    others = {name: value for name, value in result.values.items() if name.split("@")[0] not in in_tables}
     deepest = max(ks)
-    notes = f"coverage@{deepest}: labels predicted correctly at least once."
-    if any(name.endswith("F1") for name in others):
-        notes += " F1: of the labels whose score reaches the threshold."
-    parts.append("  ".join(f"{name} {value:.2f}" for name, value in others.items()) + f"\n{notes}")
+    coverage = f"coverage@{deepest}"
+    parts[0] += f"\n{coverage} {result.values[coverage]:.2f}: labels predicted correctly at least once."
+    if result.target:
+        parts.append(_render_sets(result))
     header = ["labels by training samples", "labels", "occurrences", *list(result.slices["head"])[2:]]
     rows = [
         [

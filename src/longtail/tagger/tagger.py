@@ -20,12 +20,14 @@ from longtail.data.read import read, read_any
 from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
+from longtail.decisions.sets import SetRules, fit_rules
+from longtail.decisions.targets import Target
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
 from longtail.html import format_table
-from longtail.kernels import Bools, Floats, Longs
+from longtail.kernels import Bools, Floats
 from longtail.labelspace.names import append_labels
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
@@ -43,10 +45,13 @@ from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
 from longtail.tagger.register import PART as HISTORY
 from longtail.tagger.register import Register
-from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, find_vectors, fit_unseen, mix
+from longtail.tagger.search import LabelSearch
+from longtail.tagger.sets import find_sets, limit_sets, resolve_target
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, find_vectors, fit_unseen
 from longtail.tagger.unseen import PART as UNSEEN
-from longtail.topk import NO_LABEL, HeldOut, TopK, select_above
+from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
 
+DEFAULT_K = 5  # labels that ``predict`` returns
 _CONFIGURABLE = ("threads", "device")
 _FIRST_K = 64  # labels among which the score of a given one is looked up first
 
@@ -94,11 +99,12 @@ class Tagger:
         self._settings.check()
         self.calibration: Calibration | None = None  # None: scores are those of the model
         self.calibrated_on = ""  # the samples that the calibration was fitted to, for people
-        self.threshold = self.model.default_threshold  # smallest score of the labels in ``predict_sets``
+        self.set_rules: SetRules | None = None  # what sets of labels need; None if there is no calibration
+        self.threshold = self.model.default_threshold  # with the best micro-F1 on held-out samples, if there are any
         self.reads_texts = True
         self.layout = Layout()  # the columns of the training data
         self.unseen: UnseenLabels | None = None  # scores labels without training samples by their names
-        self._indexed: tuple[Register, UnseenNames | None] | None = None
+        self._last_search: LabelSearch | None = None
         self._register: Register | None = None
 
     @classmethod
@@ -113,7 +119,7 @@ class Tagger:
         """Build a fitted tagger from a fitted pipeline; it is calibrated on predictions for held-out samples, if given."""
         tagger = cls.__new__(cls)
         tagger.pipeline, tagger.reads_texts, tagger.layout = pipeline, reads_texts, layout or Layout()
-        tagger._register, tagger.unseen, tagger._indexed = Register.from_labels(labels), None, None
+        tagger._register, tagger.unseen, tagger._last_search = Register.from_labels(labels), None, None
         tagger._fit_decisions(held_out)
         return tagger
 
@@ -184,8 +190,8 @@ class Tagger:
         :param labels: For texts or feature vectors, a list of label names per sample, or an indicator matrix; for a file, a
             list of objects or a data frame, the column or columns with the labels. None: guessed.
         :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. Scores
-            are calibrated on it, the threshold of ``predict_sets`` is the one with the best micro-F1 on it, and it stops the
-            training of networks early. None: samples that are held out from the training data do that.
+            are calibrated on it, the rules for sets of labels are fitted to it, and it stops the training of networks early.
+            None: samples that are held out from the training data do that.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
@@ -197,13 +203,14 @@ class Tagger:
         pipeline.model.check_vocabulary(train.labels)
         if valid is not None:
             is_pair = isinstance(valid, tuple) and not is_tabular(valid)
-            inputs, known = valid if is_pair else (valid, None)
-            read_valid = read_any(inputs, known, layout, trained=columns)
+            inputs, names = valid if is_pair else (valid, None)
+            read_valid = read_any(inputs, names, layout, trained=columns)
             inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
-            held_out = (inputs, Y[:, : train.n_labels])
+            held_out = (inputs, Y)
         X = pipeline.fit_features(train.inputs, train.Y, labels=train.labels, source=train.source, progress=display)
         encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
-        pipeline.fit_model(X, train.Y, encoded, labels=train.labels, progress=display)
+        known = None if encoded is None else (encoded[0], encoded[1][:, : train.n_labels])
+        pipeline.fit_model(X, train.Y, known, labels=train.labels, progress=display)
         fitted = copy(self)
         fitted.pipeline, fitted._register = pipeline, Register.from_labels(train.labels)
         fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
@@ -217,11 +224,13 @@ class Tagger:
         vars(self).update(vars(fitted))
         return self
 
-    def calibrate(self, data: Any, labels: Any = None, **layout: Unpack[LayoutOptions]) -> Self:
-        """Fit the calibration again, and the threshold of ``predict_sets``, to data that the tagger was not fitted on.
+    def calibrate(self, data: Any, labels: Any = None, *, keep_curve: bool = False, **layout: Unpack[LayoutOptions]) -> Self:
+        """Fit the calibration again, and the rules for sets of labels, to data that the tagger was not fitted on.
 
         :param data: Data in one of the forms that ``fit`` takes.
         :param labels: Labels as for ``fit``.
+        :param keep_curve: Whether to keep the calibration and fit the rules only. What they promise about precision and
+            recall is then exact; otherwise, both are fitted to the same samples, and it is an approximation.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
@@ -229,20 +238,34 @@ class Tagger:
             hint = f"Give at least {MIN_SAMPLES}, better some thousand"
             raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
         best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
-        self._fit_decisions(HeldOut(best, Y[:, : self.model.n_labels], self.model.label_counts, source))
+        held_out = HeldOut(best, Y, self.model.label_counts, source)
+        if keep_curve and not self.calibration:
+            raise SettingError("there is no calibration to keep", hint="Calibrate without keep_curve first")
+        if keep_curve:
+            self._fit_rules(held_out)
+        else:
+            self._fit_decisions(held_out)
         return self
 
     def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
         """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
-        self.calibration, self.calibrated_on, self.threshold = None, "", self.model.default_threshold
+        self.calibration, self.calibrated_on, self.set_rules = None, "", None
+        self.threshold = self.model.default_threshold
         if held_out is None:
             return
-        best = held_out.topk
-        if calibrate and best.n_samples >= MIN_SAMPLES:
-            self.calibration = fit_calibration(best, held_out.Y, held_out.label_counts)
+        if calibrate and held_out.topk.n_samples >= MIN_SAMPLES:
+            self.calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
             self.calibrated_on = held_out.source
-            best = self.calibration.apply(best, held_out.label_counts)
-        self.threshold = choose_threshold(best, held_out.Y)
+            self._fit_rules(held_out)
+        else:
+            self.threshold = choose_threshold(held_out.topk, held_out.Y)
+
+    def _fit_rules(self, held_out: HeldOut) -> None:
+        """Fit the rules for sets of labels to calibrated predictions for held-out samples."""
+        assert self.calibration
+        calibrated = self.calibration.apply(held_out.topk, held_out.label_counts)
+        self.set_rules = fit_rules(calibrated, held_out.Y, held_out.label_counts)
+        self.threshold = self.set_rules.micro
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
@@ -272,38 +295,61 @@ class Tagger:
         :param allowed: Which labels may be predicted [n_labels]; None: all.
         """
         rules = self.resolve(constraints, allowed)
-        return join_topk([self._topk(batch, k, rules, raw) for batch in self._batches(inputs, **layout)])
+        return join_topk([self._search.topk(batch, k, rules, raw) for batch in self._batches(inputs, **layout)])
 
     def predict(
         self,
         inputs: Any,
-        k: int = 5,
+        k: int | None = None,
         *,
+        target: str | Target | None = None,
+        threshold: float | None = None,
         constraints: Constraints | Iterable[Constraints] | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> list[list[Tag]]:
-        """Return the k best labels of each text or feature vector, by name.
+        """Return labels of each text or feature vector, by name: the k best, or a set of any size.
 
         :param inputs: Texts or feature vectors; or data in any form that ``longtail.read`` takes (a file, a data frame, a
             list of objects), whose labels are left out; or what ``encode`` returned.
-        :param k: Number of labels.
+        :param k: Number of labels. None: 5. With a target or a threshold, sets have at most k labels; None: any number.
+        :param target: What sets of labels should achieve: ``"expected-f1"``, ``"micro-f1"``, ``"macro-f1"``,
+            ``"precision=0.9"``, ``"recall=0.8"`` or ``"count=3"``.
+        :param threshold: Return the labels whose score is at least this.
         :param constraints: What must hold for the labels, in addition to the constraints of the tagger. If there are
             several, all of them must hold.
         :param raw: Whether scores are those of the model instead of calibrated probabilities. Labels without training
             samples have none, and are left out.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self.topk(inputs, k, constraints=constraints, raw=raw, **layout), self.labels
+        best, labels = self._find_best(inputs, k, target, threshold, constraints, raw, **layout), self.labels
         return [
             [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
             for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
         ]
 
-    def predict_sets(self, inputs: Any) -> sp.csr_array:
-        """Return an indicator matrix of all labels whose score reaches the threshold."""
-        rules = self.resolve()
-        return sp.vstack([self._predict_sets(batch, rules) for batch in self._batches(inputs)], format="csr")
+    def choose_sets(
+        self,
+        inputs: Any,
+        target: str | Target | None = None,
+        *,
+        threshold: float | None = None,
+        constraints: Constraints | Iterable[Constraints] | None = None,
+        raw: bool = False,
+        **layout: Unpack[LayoutOptions],
+    ) -> TopK:
+        """Return the ids of the labels in the set of each sample, with their scores; rows end with ``NO_LABEL``.
+
+        Arguments as for ``predict``. Without a target and a threshold, sets have the highest expected F1; those of a tagger
+        that is not calibrated have all labels from its ``threshold`` on.
+        """
+        chosen = resolve_target(target, threshold, self.calibration is not None and not raw, self.threshold)
+        rules = self.resolve(constraints)
+        return join_topk([self._choose_sets(batch, chosen, rules, raw) for batch in self._batches(inputs, **layout)])
+
+    def predict_sets(self, inputs: Any, target: str | Target | None = None) -> sp.csr_array:
+        """Return the sets of ``choose_sets`` as an indicator matrix [n_samples, n_labels]."""
+        return make_indicator(self.choose_sets(inputs, target), len(self.labels))
 
     def resolve(
         self, constraints: Constraints | Iterable[Constraints] | None = None, allowed: Bools | None = None
@@ -342,22 +388,23 @@ class Tagger:
         hint = "It is never predicted, so there is nothing to explain"
         if number == NO_LABEL:
             raise SettingError(f'the label "{label}" is retired', hint=hint)
-        is_named = self._unseen_names is not None and number in self._unseen_names.ids
-        if not is_named and not self.register.fold_counts(self.model.label_counts)[number]:
+        if not self._search.can_find(number):
             raise SettingError(f'the label "{label}" has no training samples', hint=hint)
-        return self._explain(encoded, number, self._score(encoded, number))
+        return self._explain(encoded, number, self._search.score(encoded, number))
 
     def explain_topk(
         self,
         sample: str | sp.csr_array,
-        k: int = 5,
+        k: int | None = None,
         *,
+        target: str | Target | None = None,
+        threshold: float | None = None,
         constraints: Constraints | Iterable[Constraints] | None = None,
         raw: bool = False,
     ) -> list[Explanation]:
-        """Explain the k best labels of a text or feature vector. Arguments as for ``predict``."""
+        """Explain the labels of a text or feature vector: those that ``predict`` returns with the same arguments."""
         encoded = self._encode_one(sample)
-        best = self._topk(encoded, k, self.resolve(constraints), raw)
+        best = self._find_best(encoded, k, target, threshold, constraints, raw)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
         return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
@@ -368,6 +415,7 @@ class Tagger:
         *,
         ks: Sequence[int] = DEFAULT_KS,
         propensity: tuple[float, float] = DEFAULT_PROPENSITY,
+        target: str | Target | None = None,
         **layout: Unpack[LayoutOptions],
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
@@ -376,13 +424,15 @@ class Tagger:
         :param labels: Labels as for ``fit``.
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
+        :param target: What sets of labels should achieve, as for ``predict``; they give F1 scores, precision and recall.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
+        chosen = resolve_target(target, None, self.calibration is not None, self.threshold)
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         best, sets, rules = [], [], self.resolve()
         for batch in self.pipeline.encode_batches(inputs):
-            best.append(self._topk(batch, max(ks), rules))
-            sets.append(self._predict_sets(batch, rules))
+            best.append(self._search.topk(batch, max(ks), rules))
+            sets.append(self._choose_sets(batch, chosen, rules))
         return evaluate(
             join_topk(best),
             self.register.fold(Y),
@@ -390,7 +440,8 @@ class Tagger:
             n_train=self.pipeline.n_samples,
             ks=ks,
             propensity=propensity,
-            predicted=sp.vstack(sets, format="csr"),
+            sets=join_topk(sets),
+            target=str(chosen),
             probabilities=self.score_meaning == "probability",
             hierarchy=self.labels.hierarchy,
         )
@@ -421,6 +472,8 @@ class Tagger:
         state = self.pipeline.state()
         if self.calibration:
             about["calibration"], state["calibration"] = {"samples": self.calibrated_on}, self.calibration.state()
+        if self.set_rules:
+            about["sets"], state["sets"] = {"samples": self.set_rules.curve.n_samples}, self.set_rules.state()
         about |= {} if self.constraints is None else {"constraints": self.constraints.to_dict()}
         if self.unseen:
             state[UNSEEN] = self.unseen.state()
@@ -442,9 +495,11 @@ class Tagger:
                 out["last change"] = str(self.register.history[-1])
             names = f", and {len(self.pipeline.named):,} names of labels" if len(self.pipeline.named) else ""
             out["training samples"] = f"{self.pipeline.n_samples:,}{names}"
-            out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
+            out["scores"] = self.score_meaning
             fitted = f"{model.score_meaning} to probability, on {self.calibrated_on}"
             out["calibration"] = fitted if self.calibration else "none: scores are those of the model"
+            target = resolve_target(None, None, self.calibration is not None, self.threshold)
+            out["sets"] = f"{target}; micro-F1 is best from {self.threshold:.3g}" if self.set_rules else str(target)
             if self.constraints is not None:
                 out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
             if self.pipeline.decisions:
@@ -477,62 +532,41 @@ class Tagger:
             raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
         return self.pipeline.encode(checked)
 
-    def _topk(self, batch: Encoded, k: int, rules: LabelRules | None = None, raw: bool = False) -> TopK:
-        """Return the k best labels of encoded samples for which the rules hold."""
-        if rules is None:
-            return self._search(batch, k, None, raw)
-        n_samples, trained = count_samples(batch.X), self.register.fold_counts(self.model.label_counts) > 0
-        if (names := None if raw else self._unseen_names) is not None:
-            trained[names.ids] = True  # these can be found, too
-
-        def search(rows: Longs, k: int, allowed: Bools | None) -> TopK:
-            return self._search(batch if len(rows) == n_samples else batch.take(rows), k, allowed, raw)
-
-        return rules.search(search, n_samples, k, trained & self.register.is_active)
-
-    def _search(self, batch: Encoded, k: int, allowed: Bools | None, raw: bool) -> TopK:
-        """Return the k best of the allowed labels: those that the model has learned, and those that are known by name."""
-
-        def search(k: int, allowed: Bools | None) -> TopK:
-            best = self.model.topk(batch.X, k, allowed=allowed)
-            return best if raw or not self.calibration else self.calibration.apply(best, self.model.label_counts)
-
-        names = None if raw else self._unseen_names
-        if names is None:
-            return self.register.topk(search, k, self.model.n_labels, allowed)
-        best = names.topk(batch.inputs, k, allowed)
-        outputs = self.register.find_outputs(self.model.n_labels, allowed)
-        if best.k and not (outputs & (self.model.label_counts > 0)).any():
-            return best
-        return mix(self.register.topk(search, k, self.model.n_labels, allowed), best, k)
-
     @property
-    def _unseen_names(self) -> UnseenNames | None:
-        """The names of labels without training samples; None if there are none, or if scores are not probabilities."""
-        if self.unseen is None or self.score_meaning != "probability":
-            return None
-        if self._indexed is None or self._indexed[0] is not self.register:  # the labels have changed
-            self._indexed = self.register, self.unseen.index(self.register, self.model.label_counts)
-        return self._indexed[1]
+    def _search(self) -> LabelSearch:
+        """The search with the present parts; kept, because it indexes the names of labels."""
+        parts, last = (self.model, self.register, self.calibration, self.unseen), self._last_search
+        if last is None or any(new is not old for new, old in zip(parts, last.parts, strict=True)):
+            self._last_search = last = LabelSearch(*parts)
+        return last
 
-    def _predict_sets(self, batch: Encoded, rules: LabelRules | None) -> sp.csr_array:
-        """Return an indicator matrix of the labels of encoded samples that reach the threshold or are required."""
-        sets = select_above(lambda k: self._topk(batch, k, rules), self.threshold, len(self.labels))
-        return sets if rules is None else rules.add_required(sets)
+    def _find_best(
+        self,
+        inputs: Any,
+        k: int | None,
+        target: str | Target | None,
+        threshold: float | None,
+        constraints: Constraints | Iterable[Constraints] | None,
+        raw: bool,
+        **layout: Unpack[LayoutOptions],
+    ) -> TopK:
+        """Return the k best labels of each sample, or a set if there is a target or a threshold."""
+        if target is None and threshold is None:
+            return self.topk(inputs, DEFAULT_K if k is None else k, constraints=constraints, raw=raw, **layout)
+        sets = self.choose_sets(inputs, target, threshold=threshold, constraints=constraints, raw=raw, **layout)
+        return limit_sets(sets, k)
 
-    def _score(self, sample: Encoded, label: int) -> float:
-        """Return the score of a label for one sample; 0 if no search finds the label."""
-        k = _FIRST_K
-        while True:
-            best = self._search(sample, k, None, False)
-            if label in best.ids[0] or k >= len(self.labels):
-                return float(best.scores[0, best.ids[0] == label].sum())
-            k *= 8
+    def _choose_sets(self, batch: Encoded, target: Target, rules: LabelRules | None, raw: bool = False) -> TopK:
+        def find(k: int) -> TopK:
+            return self._search.topk(batch, k, rules, raw)
+
+        sets = find_sets(find, target, self.set_rules, self.register.fold_counts(self.model.label_counts))
+        return sets if rules is None or not len(rules.required) else rules.add_required(sets, find(len(rules.required)))
 
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
         parts: tuple[Part, ...] = ()
         meaning, given = self.model.weights_meaning, sample.inputs[0] if self.reads_texts else sample.inputs
-        if (names := self._unseen_names) is not None and label in names.ids:
+        if (names := self._search.names) is not None and label in names.ids:
             meaning, parts = EVIDENCE_MEANING, build_parts(given, names.explain(given, label))
         elif label < self.model.n_labels and self.model.label_counts[label]:  # otherwise it is required, or implied
             parts = build_parts(given, self.pipeline.explain(sample, label))
@@ -555,6 +589,8 @@ def load(folder: str | Path) -> Tagger:
         if "calibration" in about:
             tagger.calibration = Calibration.from_state(bundle.arrays["calibration"])
             tagger.calibrated_on = about["calibration"]["samples"]
+        if "sets" in about:
+            tagger.set_rules = SetRules.from_state(bundle.arrays["sets"])
         tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
         tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
         if "constraints" in about:

@@ -1,0 +1,60 @@
+"""Sets of labels of a tagger: which target applies, and how many labels must be predicted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longtail.decisions.sets import DEFAULT_TARGET, SetRules, choose_sets
+from longtail.decisions.targets import Target
+from longtail.errors import SettingError
+from longtail.topk import NO_LABEL, TopK, find_above, keep_labels
+
+_DEPTH = 20  # labels per sample that sets are chosen from, if the tagger has no rules
+
+
+def resolve_target(target: str | Target | None, threshold: float | None, probabilities: bool, fallback: float) -> Target:
+    """Return the target that a user asked for, or the default.
+
+    :param target: The target, or None.
+    :param threshold: A threshold instead of a target, or None.
+    :param probabilities: Whether scores are calibrated probabilities. Most targets need them.
+    :param fallback: The threshold if there is neither, and scores are not calibrated.
+    """
+    if target is not None and threshold is not None:
+        raise SettingError("both a target and a threshold are given", hint="Give one of the two")
+    if threshold is not None:
+        return Target("threshold", float(threshold))
+    if target is None:
+        return DEFAULT_TARGET if probabilities else Target("threshold", fallback)
+    found = Target.parse(target)
+    if not probabilities and found.name != "threshold":
+        hint = "Calibrate the model with `longtail calibrate MODEL VALID` and leave out raw scores, or give a threshold"
+        raise SettingError(f"the target {found} needs calibrated probabilities", hint=hint)
+    return found
+
+
+def find_sets(
+    find: Callable[[int], TopK], target: Target, rules: SetRules | None, label_counts: NDArray[np.integer[Any]]
+) -> TopK:
+    """Choose a set of labels for each sample.
+
+    :param find: Returns the k best labels of each sample.
+    :param target: What the sets should achieve.
+    :param rules: What was fitted on held-out samples.
+    :param label_counts: Training samples of each label, [n_labels].
+    """
+    if target.name == "threshold":
+        assert target.value is not None
+        return find_above(find, target.value, len(label_counts))
+    return choose_sets(find(rules.depth if rules else _DEPTH), target, rules, label_counts)
+
+
+def limit_sets(sets: TopK, k: int | None) -> TopK:
+    """Keep at most the first k labels of each set; None: all."""
+    if k is not None and k < 1:
+        raise SettingError(f"k is {k!r}", hint="It must be a positive integer")
+    return sets if k is None else keep_labels(sets, (sets.ids != NO_LABEL) & (np.arange(sets.k) < k))
