@@ -293,11 +293,7 @@ class Model(Settings, ABC):
         """Return how many labels may be predicted, and which; None for all labels that have training samples."""
         if allowed is None:
             return self.n_seen, None
-        mask = np.asarray(allowed)
-        if mask.dtype != np.bool_ or mask.shape != (self.n_labels,):
-            found = f"allowed is an array of {mask.dtype} with the shape {mask.shape}"
-            raise SettingError(found, hint=f"It must have one truth value per label: shape ({self.n_labels},)")
-        mask = mask & (self.label_counts > 0)
+        mask = check_mask(allowed, self.n_labels) & (self.label_counts > 0)
         n_allowed = int(np.count_nonzero(mask))
         if not n_allowed:
             hint = "Allow at least one label that has training samples; no other label is ever predicted"
@@ -322,6 +318,15 @@ class Model(Settings, ABC):
         if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
             raise DataError(f"{type(self).__name__} reads texts", hint="Pass a list of strings")
         return X
+
+
+def check_mask(allowed: NDArray[Any], n_labels: int) -> Bools:
+    """Check that an array says of each label whether it is allowed."""
+    mask = np.asarray(allowed)
+    if mask.dtype != np.bool_ or mask.shape != (n_labels,):
+        found = f"allowed is an array of {mask.dtype} with the shape {mask.shape}"
+        raise SettingError(found, hint=f"It must have one truth value per label: shape ({n_labels},)")
+    return mask
 
 
 def count_samples(X: Any) -> int:

@@ -74,6 +74,8 @@ def test_retired_labels_are_never_predicted(own: Tagger) -> None:
 def test_a_mask_of_labels(tagger: Tagger) -> None:
     allowed = np.array(tagger.labels.names) == "music"
     assert tagger.topk(TEXTS, 3, allowed=allowed).ids.tolist() == [[tagger.labels.ids["music"]]] * 2
+    with pytest.raises(SettingError, match="one truth value per label"):
+        tagger.topk(TEXTS, 3, allowed=allowed[1:])
 
 
 def test_nothing_allowed_is_an_error(tagger: Tagger) -> None:

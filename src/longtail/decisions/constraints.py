@@ -17,6 +17,7 @@ from longtail.decisions.rules import LabelRules
 from longtail.errors import SettingError, suggest
 from longtail.files import open_atomic
 from longtail.kernels import Bools, Longs
+from longtail.model import check_mask
 
 _WILDCARD = re.compile(r"[*?\[]")
 
@@ -136,7 +137,8 @@ def combine_constraints(
     rules = [each.resolve(labels) for each in constraints]
     if allowed is not None or retired is not None:
         nothing = np.zeros(len(labels), bool)
-        rules.append(LabelRules(~nothing if allowed is None else allowed, nothing if retired is None else retired))
+        mask = ~nothing if allowed is None else check_mask(allowed, len(labels))
+        rules.append(LabelRules(mask, nothing if retired is None else retired))
     if not rules:
         return None
     first, *others = rules

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from longtail.errors import DataError
-from longtail.kernels import Bools, Ints
+from longtail.kernels import Bools, Ints, kernel
 
 INNER_NODE = -1  # label of an inner node
 CLOSED_NODE = -2  # in place of the label: a search does not visit the node, as no label at or below it is allowed
@@ -100,14 +100,9 @@ class LabelTree:
         >>> tree.close_nodes(np.array([True, False, False])).tolist()
         [-1, -2, 0, -2, -2]
         """
-        open_nodes = np.zeros(self.n_nodes, bool)
-        nodes = np.flatnonzero((self.label >= 0) & allowed[self.label])
-        open_nodes[0] = True
-        while len(nodes):  # up from the leaves, as far as no node above is open yet
-            open_nodes[nodes] = True
-            above = self.parent[nodes]
-            nodes = np.unique(above[~open_nodes[above]])
-        return np.where(open_nodes, self.label, np.int32(CLOSED_NODE))
+        out = np.full(self.n_nodes, CLOSED_NODE, np.int32)
+        _open_nodes(self.parent, self.label, allowed, out)
+        return out
 
     def truncate(self, depth: int) -> LabelTree:
         """The part of the tree up to a depth: nodes at this depth become leaves, labelled with their node numbers."""
@@ -232,3 +227,14 @@ def collapse_chains(tree: LabelTree) -> LabelTree:
     above = np.searchsorted(place[kept], place[tree.parent[place[kept]]])
     above[0] = -1
     return build_tree(above, tree.label[kept])
+
+
+@kernel
+def _open_nodes(parent: Ints, label: Ints, allowed: Bools, out: Ints) -> None:
+    """Store the labels of the root, of allowed leaves, and of all nodes above these in ``out`` [n_nodes]."""
+    for node in range(len(label) - 1, 0, -1):  # children have larger numbers than their parents
+        if label[node] >= 0 and allowed[label[node]]:
+            out[node] = label[node]
+        if out[node] != CLOSED_NODE:
+            out[parent[node]] = INNER_NODE
+    out[0] = label[0]
