@@ -1,7 +1,8 @@
 """Predictions for held-out samples by linear methods, which train on all samples: by a second model of a part of them.
 
-The second model is fitted to fewer samples, so its labels have fewer samples, too. A calibration takes that into account: it
-treats a label with c samples in the full model like one with c samples in the second.
+The second model is fitted to a share s of the samples, so a label has fewer samples in it. How sure its score is depends on
+their number if the label is rare, and on their share if it is frequent. So a label with c samples in the second model counts
+as one with c / √s samples in the full model, which lies between the same number, c, and the same share, c / s.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def predict_by_part(
     model = fit(X[rows], Y[rows])
     best = model.topk(drop_unseen_features(X[held_out], X[rows]), k)
     source = f"{len(held_out):,} training samples, predicted by a second model of {len(rows):,} others"
-    return HeldOut(best, Y[held_out], model.label_counts, source)
+    return HeldOut(best, Y[held_out], model.label_counts / np.sqrt(len(rows) / Y.shape[0]), source)
 
 
 def _split_rows(Y: sp.csr_array, share: float, seed: int) -> tuple[Longs, Longs]:
