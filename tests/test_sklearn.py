@@ -175,7 +175,8 @@ def test_margins_and_calibrated_probabilities_have_the_same_order(vectors: Datas
     np.testing.assert_array_equal(np.argsort(-probabilities), np.argsort(-decisions))
     assert (probabilities[:, 4] == 0).all() and (probabilities[:, :4] > 0).all() and probabilities.max() < 1
     predicted = calibrated.predict(vectors.X).toarray() > 0
-    assert probabilities[predicted].min() > probabilities[~predicted].max()
+    for chances, chosen in zip(probabilities, predicted, strict=True):  # the first labels of each sample
+        assert chances[chosen].min() > chances[~chosen].max()
 
 
 def test_scores_of_very_many_labels_are_refused(vectors: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
