@@ -119,6 +119,13 @@ class Register:
         out.data[:] = 1
         return out
 
+    def unfold(self, Y: sp.csr_array, n_outputs: int) -> sp.csr_array:
+        """Return the true labels of each output of the model [n_samples, n_outputs]: those of what it is predicted as."""
+        if self.is_original:
+            return Y[:, :n_outputs]
+        own = np.arange(n_outputs)
+        return self.fold(Y)[:, np.where(self.resolved[:n_outputs] == NO_LABEL, own, self.resolved[:n_outputs])]
+
     def fold_counts(self, counts: Ints) -> Ints:
         """Add the counts of merged labels to those of the labels that they were merged into [n_labels]."""
         out = np.zeros(len(self.labels), np.int32)

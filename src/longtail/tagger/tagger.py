@@ -227,7 +227,8 @@ class Tagger:
             hint = f"Give at least {MIN_SAMPLES}, better some thousand"
             raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
         best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
-        self._fit_decisions(HeldOut(best, Y[:, : self.model.n_labels], self.model.label_counts, source))
+        known = self.register.unfold(Y, self.model.n_labels)
+        self._fit_decisions(HeldOut(best, known, self.model.label_counts, source))
         return self
 
     def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
