@@ -13,19 +13,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from common import ROOT, Row, Stopwatch, make_parser, print_progress, read_corpus, report
 from draw import draw_line, draw_text, make_svg
 
-from longtail import Dataset, Tagger, TopK
+from longtail import Dataset, Labels, Tagger, TopK
+from longtail.tagger import unseen as unseen_labels
 from longtail.tagger.unseen import find_vectors, fit_unseen
 from longtail.topk import find_hits
 
 CORPORA = ("finna-yso-en", "gutenberg-lcsh", "debian-debtags", "wordnet-hypernyms")
 SHARE = 0.05  # of the labels
 COLOURS = {"names by TF-IDF": "#bbb", "words": "#7aa6d8", "words and vectors": "#1f4e8c"}
+FAVOUR, NOT_FAVOURED = unseen_labels.FAVOUR, ", not favoured"
 SVG = ROOT / "docs" / "unseen-labels.svg"
 
 
@@ -41,14 +44,15 @@ def split(name: str, n_texts: int, n_held_out: int, use_test: bool, seed: int) -
     else:
         n_held_out = min(n_held_out, data.n_samples // 5)
         train, held_out = data.take(order[n_held_out:][:n_texts]), data.take(order[:n_held_out])
-    with_samples = np.flatnonzero(np.bincount(train.Y.indices, minlength=data.n_labels))
-    unseen = np.sort(random.choice(with_samples, int(SHARE * len(with_samples)), replace=False))
-    keep = np.ones(data.n_labels, np.float32)
+    with_samples = np.flatnonzero(np.bincount(train.Y.indices, minlength=data.n_labels))  # there are no other labels
+    labels = Labels(tuple(data.labels.names[i] for i in with_samples))
+    unseen = np.sort(random.choice(len(labels), int(SHARE * len(labels)), replace=False))
+    keep = np.ones(len(labels), np.float32)
     keep[unseen] = 0
-    Y = train.Y.copy()
-    Y.data *= keep[Y.indices]
+    Y = sp.csr_array(train.Y[:, with_samples])
+    Y.data = Y.data * keep[Y.indices]
     Y.eliminate_zeros()
-    return replace(train, Y=Y), held_out, unseen
+    return replace(train, Y=Y, labels=labels), replace(held_out, Y=held_out.Y[:, with_samples], labels=labels), unseen
 
 
 def score(topk: TopK, Y: sp.csr_array, unseen: np.ndarray) -> Row:
@@ -90,12 +94,15 @@ def measure(name: str, args: object) -> list[Row]:
     encoded = tagger.encode(data.texts)
     rows = [{"corpus": name, "names": "names by TF-IDF", **score(rank_by_names(data, train), data.Y, unseen)}]
     print_progress(f"{name}: trained in {training.cpu:.0f} CPU-s")
-    variants = {"none": None, "words": {}, **({"words and vectors": {"vectors": find_vectors()}} if find_vectors() else {})}
+    variants: dict[str, dict[str, Any] | None] = {"none": None, "words": {}}
+    if find_vectors():
+        variants |= {name: {"vectors": find_vectors()} for name in ("words and vectors", f"words and vectors{NOT_FAVOURED}")}
     base = 0.0
     for variant, options in variants.items():
         with Stopwatch() as fitting:
             tagger.unseen = None if options is None else fit_unseen(train.texts or (), train.Y, train.labels, **options)
         tagger._indexed = None
+        unseen_labels.FAVOUR = 0.0 if variant.endswith(NOT_FAVOURED) else FAVOUR
         tagger.predict(list(encoded.inputs[:1]), 1)  # builds the index
         with Stopwatch() as predicting:
             best = tagger.topk(encoded, 10)

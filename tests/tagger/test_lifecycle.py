@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -304,6 +305,19 @@ def test_counts_of_merged_labels_are_added() -> None:
     assert register.fold_counts(np.array([5, 2, 7], np.int32)).tolist() == [0, 7, 7, 0]
     Y = sp.csr_array(np.array([[1, 1, 1, 0], [1, 0, 0, 1]], np.float32))
     assert register.fold(Y).toarray().tolist() == [[0, 1, 1, 0], [0, 1, 0, 1]]
+    assert register.unfold(Y, 3).toarray().tolist() == [[1, 1, 1], [1, 1, 0]]  # both outputs are right
+
+
+def test_merged_labels_can_be_calibrated(tagger: Tagger, test: Dataset) -> None:
+    LabelEditor(tagger).merge(["sea", "metal"], into="sea")
+    assert tagger.calibrate(test).evaluate(test).values["ECE@1"] < 15
+
+
+def test_the_example_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "labels.md").read_text()
+    ((code, output),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == output
 
 
 def test_a_change_is_one_line() -> None:

@@ -65,7 +65,9 @@ def test_other_names_and_descriptions_are_evidence(tagger: Tagger) -> None:
 
 
 def test_predictions_by_names_are_saved_and_explained(tagger: Tagger, tmp_path: Path) -> None:
-    LabelEditor(tagger).add(["quinces"])
+    editor = LabelEditor(tagger)
+    editor.add(["quinces"])
+    assert not editor.notes
     tagger.save(tmp_path / "model")
     loaded = longtail.load(tmp_path / "model")
     texts = ["Quinces and cream", "plums"]
@@ -112,7 +114,9 @@ def test_raw_scores_leave_them_out(tagger: Tagger) -> None:
 @pytest.mark.parametrize("settings", [{"unseen": False}, {"calibrate": False}])
 def test_it_can_be_switched_off(data: Dataset, settings: dict[str, bool]) -> None:
     tagger = Tagger("ovr", threads=1, **settings).fit(data)  # without calibration, scores are margins
-    LabelEditor(tagger).add(["quinces"])
+    editor = LabelEditor(tagger)
+    editor.add(["quinces"])
+    assert "does not score names" in editor.notes[0]
     assert tagger.unseen is None and len(tagger.predict(["quinces"], 10)[0]) == len(KNOWN)
     with pytest.raises(SettingError, match="no training samples"):
         tagger.explain("quinces", "quinces")

@@ -16,6 +16,7 @@ from longtail.tagger import lifecycle
 from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
 from longtail.tagger.register import PART, Change, Register
 from longtail.tagger.tagger import Tagger
+from longtail.tagger.unseen import PART as UNSEEN
 from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, compare_vocabulary
 
 
@@ -40,6 +41,7 @@ class LabelEditor:
         self.folder = None if isinstance(model, Tagger) else Path(model)
         self.notes: tuple[str, ...] = ()  # what was guessed or left out while the last vocabulary was read
         self._about: dict[str, Any] = {}  # of a saved tagger
+        self._scores_names = isinstance(model, Tagger) and model.unseen is not None
         if isinstance(model, Tagger):
             self._register, self._label_counts = model.register, model.model.label_counts
         else:
@@ -48,7 +50,7 @@ class LabelEditor:
     def _load(self, folder: Path) -> tuple[Register, Ints]:
         """Read the labels of a bundle, and their training samples; the weights are not read."""
         bundle = load_bundle(folder, checked=("labels", PART))
-        self._about = bundle.about
+        self._about, self._scores_names = bundle.about, UNSEEN in bundle.arrays
         try:
             register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
             return register, bundle.arrays["model"]["label_counts"]
@@ -104,6 +106,7 @@ class LabelEditor:
         """
         data = None if texts is None else read(texts)
         new, _ = self._read(labels, language)
+        self._note_untrained()
         return self._commit("add", reason, lifecycle.add(self.register, new, data))
 
     def diff(self, vocabulary: Labels | str | Path, *, language: str | None = None) -> VocabularyDiff:
@@ -122,6 +125,8 @@ class LabelEditor:
         """
         new, source = self._read(vocabulary, language)
         found = compare_vocabulary(self.register, new, self._label_counts, source)
+        if found.new:
+            self._note_untrained()
         if not found.is_empty:
             after = apply_vocabulary(self.register, new, source).register
             self._commit("sync", reason, (after, f"{found}{f', from {Path(source).name}' if source else ''}"))
@@ -137,10 +142,16 @@ class LabelEditor:
 
     def _read(self, labels: Labels | Sequence[str] | str | Path, language: str | None) -> tuple[Labels, str]:
         """Return labels, and the file that they come from."""
+        self.notes = ()
         if isinstance(labels, str | Path):
             new, self.notes = read_vocabulary(labels, language)
             return new, str(labels)
         return labels if isinstance(labels, Labels) else Labels(tuple(labels)), ""
+
+    def _note_untrained(self) -> None:
+        """Note that new labels are not predicted, if the tagger does not score names."""
+        if not self._scores_names:
+            self.notes += ("this model does not score names: new labels are predicted after training on samples of them",)
 
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
         register, summary = changed

@@ -119,6 +119,16 @@ class Register:
         out.data[:] = 1
         return out
 
+    def unfold(self, Y: sp.csr_array, n_outputs: int) -> sp.csr_array:
+        """Return the true labels of each output of the model: those of what it is predicted as.
+
+        :returns: [n_samples, n_outputs] If no label has changed, Y itself, in which further columns are unknown labels.
+        """
+        if self.is_original:
+            return Y
+        own = np.arange(n_outputs)
+        return self.fold(Y)[:, np.where(self.resolved[:n_outputs] == NO_LABEL, own, self.resolved[:n_outputs])]
+
     def fold_counts(self, counts: Ints) -> Ints:
         """Add the counts of merged labels to those of the labels that they were merged into [n_labels]."""
         out = np.zeros(len(self.labels), np.int32)

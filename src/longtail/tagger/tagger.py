@@ -238,7 +238,7 @@ class Tagger:
             hint = f"Give at least {MIN_SAMPLES}, better some thousand"
             raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
         best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
-        held_out = HeldOut(best, Y, self.model.label_counts, source)
+        held_out = HeldOut(best, self.register.unfold(Y, self.model.n_labels), self.model.label_counts, source)
         if keep_curve and not self.calibration:
             raise SettingError("there is no calibration to keep", hint="Calibrate without keep_curve first")
         if keep_curve:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import Labels
+from longtail.decisions.calibration import Curve, Doubles
 from longtail.features.label_names import NAME_WORD, list_forms, split_words, strip_plural
 from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
 from longtail.kernels import Bools, Floats, Ints
@@ -27,6 +28,7 @@ from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
 PART = "unseen"  # of a bundle
+FAVOUR = 0.7  # by how much the smallest probabilities are raised, so that these labels are found among learned ones
 STATIC_PACKAGE = "wordllama"  # the static vectors, if they are installed
 EVIDENCE_MEANING = "how rare each word is that the name of the label shares with the text"
 
@@ -34,6 +36,7 @@ _N_COUNTED = 20_000  # training texts in which words are counted
 _N_FITTED = 2_000  # training texts whose labels are compared with names
 _N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
 _MAX_NAMES = 8_000  # labels with samples that the weights are fitted to
+_FADES = 16  # power of 1 − p with which that ends: a probability of 0.1 is raised by an eighth
 _MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
 _MIN_EXPLAINED = 0.05  # share of the deviance; with less, names say too little about texts
 _PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
@@ -48,6 +51,7 @@ class UnseenLabels:
     rarity: Rarity
     vectors: str | None  # the package with static vectors that the weights were fitted with
     weights: Floats  # of the expanded evidence, then the bias
+    curve: Curve  # from log-odds to the share of right labels, which a logistic curve overestimates for the best evidence
 
     def index(self, register: Register, label_counts: Ints) -> UnseenNames | None:
         """Index the names of the labels that can be predicted and have no training samples; None if there are none."""
@@ -56,27 +60,23 @@ class UnseenLabels:
         return UnseenNames(self, register.labels, np.array(ids, np.int32)) if ids else None
 
     def score(self, evidence: Floats) -> Floats:
-        """Return the probability of each label [n_texts, n_labels]."""
-        return self.score_columns(_expand(evidence))
-
-    def score_columns(self, columns: Floats) -> Floats:
-        """Return probabilities from the expanded evidence [..., n_columns]."""
-        log_odds = columns @ self.weights[:-1] + self.weights[-1]
-        p: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
-        return p
+        """Return the probability of each label [n_texts, n_labels]; unlikely ones are favoured, see ``FAVOUR``."""
+        p = self.curve(_expand(evidence) @ self.weights[:-1] + self.weights[-1])
+        return (p * (1 + FAVOUR * (1 - p) ** _FADES)).astype(np.float32)
 
     def state(self) -> State:
         """Return everything that was fitted, as plain arrays."""
         vectors = np.frombuffer((self.vectors or "").encode(), np.uint8)
         sizes = np.array([self.rarity.n_texts])
         counts = {"buckets": self.rarity.buckets, "counts": self.rarity.counts, "n_texts": sizes}
-        return {**counts, "vectors": vectors, "weights": self.weights}
+        return {**counts, "vectors": vectors, "weights": self.weights, "curve.x": self.curve.x, "curve.y": self.curve.y}
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what ``state`` returned."""
         rarity = Rarity(int(state["n_texts"][0]), state["buckets"], state["counts"])
-        return cls(rarity, bytes(state["vectors"]).decode() or None, np.asarray(state["weights"], np.float32))
+        vectors = bytes(state["vectors"]).decode() or None
+        return cls(rarity, vectors, np.asarray(state["weights"], np.float32), Curve(state["curve.x"], state["curve.y"]))
 
 
 class UnseenNames:
@@ -144,8 +144,10 @@ def fit_unseen(
     if found.sum() < _MIN_POSITIVES or found.all():
         return None
     columns = _expand(np.concatenate(evidence))
-    fitted = UnseenLabels(rarity, vectors, fit_logistic(columns.astype(np.float64), found))
-    return fitted if _explains(fitted.score_columns(columns), found, columns.shape[1]) else None
+    weights = fit_logistic(columns.astype(np.float64), found)
+    log_odds = (columns @ weights[:-1] + weights[-1]).astype(np.float64)
+    curve = Curve.fit(log_odds, found.astype(np.float64))
+    return UnseenLabels(rarity, vectors, weights, curve) if _explains(log_odds, found, len(weights)) else None
 
 
 def has_words(name: str) -> bool:
@@ -180,10 +182,10 @@ def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, 
     return (keys // n_labels).astype(np.int32), (keys % n_labels).astype(np.int32)
 
 
-def _explains(p: Floats, hits: Bools, n_weights: int) -> bool:
+def _explains(log_odds: Doubles, hits: Bools, n_weights: int) -> bool:
     """Whether the evidence explains a part of the deviance, beyond what as many weights explain by chance."""
     mean = np.mean(hits)
-    deviance = -2 * np.log(np.where(hits, p, 1 - p)).sum()
+    deviance = 2 * np.logaddexp(0, np.where(hits, -log_odds, log_odds)).sum()
     without = -2 * (np.log(mean) * hits.sum() + np.log1p(-mean) * (~hits).sum())
     return bool(without - deviance - 2 * n_weights >= _MIN_EXPLAINED * without)
 
