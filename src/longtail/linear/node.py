@@ -96,8 +96,8 @@ class NodeTrainer:
                 signs[np.searchsorted(rows, samples), child] = 1
             W, alpha = np.zeros((len(columns) + 1, len(block)), np.float32), np.zeros(signs.shape, np.float32)
             options = (self.C, self.eps, self.max_passes, self.seed + seed)
-            some, samples = weight[start : start + LABELS_PER_BLOCK], np.ones(len(rows), np.float32)
-            SOLVERS[self.loss](indptr, indices, data, signs, some, samples, W, alpha, *options)
+            some, ones = weight[start : start + LABELS_PER_BLOCK], np.ones(len(rows), np.float32)
+            SOLVERS[self.loss](indptr, indices, data, signs, some, ones, W, alpha, *options)
             return prune_weights(W[:-1], self.prune), W[-1].copy()  # sparse at once: all weights of a wide node may not fit
 
         blocks, bias = zip(*map_parallel(solve, range(0, len(positives), LABELS_PER_BLOCK), threads), strict=True)

@@ -34,6 +34,7 @@ from longtail.spec import MethodSpec
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.explanation import Explanation, build_parts
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
+from longtail.tagger.update import DEFAULT_REPLAY, FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, TopK
 
 _CONFIGURABLE = ("threads", "device")
@@ -166,6 +167,46 @@ class Tagger:
         self.pipeline, self._labels, self.threshold = pipeline, train.labels, threshold
         self.reads_texts, self.layout = train.texts is not None, Layout.from_columns(columns.columns)
         return self
+
+    def update(
+        self,
+        new: Any = None,
+        labels: Any = None,
+        *,
+        feedback: FeedbackInput | None = None,
+        old: Any = None,
+        replay: float = DEFAULT_REPLAY,
+        seed: int = 0,
+        progress: Progress | bool | None = None,
+        **layout: Unpack[LayoutOptions],
+    ) -> UpdateReport:
+        """Continue to learn from new samples and from feedback. If it fails, the tagger stays as it was.
+
+        The features stay as they are. Labels keep their ids; new ones come after them. A tenth of the new samples is held
+        out first, to measure the update, and then learned from, too.
+
+        :param new: New samples in one of the forms that ``fit`` takes. None: only feedback.
+        :param labels: Labels as for ``fit``.
+        :param feedback: A JSONL file or a list of objects: ``{"text": …, "accepted": […], "rejected": […], "added": […]}``.
+            Labels that are not named are unknown, not wrong.
+        :param old: Data that the tagger was trained on, if it is still there, so that nothing is forgotten.
+        :param replay: Share of the old data that is used again.
+        :param seed: Seed of the choice of old samples and of those held out.
+        :param progress: Whether to show progress bars. None: in terminals and notebooks.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+
+        >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose"], [["fruit"], ["flower"]])
+        >>> tagger.update(["blue sea", "blue apple"], [["water"], ["fruit"]]).new_labels
+        ('water',)
+        """
+        _ = self.labels  # an error before ``fit``
+        data = None if new is None else read_any(new, labels, layout, trained=self.layout)
+        old_data = None if old is None else read_any(old, None, layout, trained=self.layout)
+        return update_tagger(self, data, feedback, old_data, replay, seed, resolve_progress(progress))
+
+    def replace_pipeline(self, pipeline: Pipeline, labels: Labels) -> None:
+        """Replace everything that was fitted, after an update."""
+        self.pipeline, self._labels = pipeline, labels
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
