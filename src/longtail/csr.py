@@ -73,6 +73,12 @@ def check_labels(Y: Any) -> sp.csr_array:
     return Y
 
 
+def get_column_rows(matrix: sp.csc_array, j: int) -> Ints:
+    """Return the rows with an entry in column j of a CSC matrix, ascending."""
+    rows: Ints = matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]].astype(np.int32, copy=False)
+    return rows
+
+
 def _make_canonical(matrix: sp.csr_array) -> sp.csr_array:
     try:
         matrix.check_format(full_check=True)

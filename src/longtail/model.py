@@ -57,6 +57,7 @@ class Model(Settings, ABC):
     labels: Labels | None = None  # names, texts and parents of the labels; set before ``fit`` if they are known
     get_term: Callable[[int], str] | None = None  # the word or n-gram of a feature; set before ``fit`` if X comes from texts
     n_names: int = 0  # the last rows of X and Y that are names of labels, not samples; set before ``fit``
+    updated: str = ""  # what the last ``update`` has trained
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
     def __init_subclass__(cls) -> None:
@@ -141,6 +142,73 @@ class Model(Settings, ABC):
             raise
         self._warn_of_collapse(X, Y)
         return self
+
+    def update(
+        self,
+        X: Input,
+        Y: sp.csr_array,
+        *,
+        known: sp.csr_array | None = None,
+        old: Valid | None = None,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Continue to learn from new samples. If it fails or is interrupted, the model stays as it was.
+
+        :param X: New samples.
+        :param Y: Indicator matrix of their labels [n_samples, n_labels]; new labels come after those of the model.
+        :param known: Indicator matrix of the labels of which it is known whether a sample has them. A row without any: all
+            are known. Labels that are not known are not changed by a sample. None: all labels of all samples are known.
+        :param old: Samples that the model was fitted to before, with their labels, to be replayed.
+        :param progress: Where progress is shown.
+        """
+        self._check_fitted()
+        self.check_requirements()
+        X, Y, known = self._check_new(X, Y, known)
+        if old is not None:
+            old = self._check_new(*old)[:2]
+            if old[1].shape[1] > Y.shape[1]:
+                raise DataError(
+                    "the old samples have labels that are unknown here", hint="Number the labels in the same way"
+                )
+            old = old[0], widen(old[1], Y.shape[1])
+        before = dict(vars(self))
+        try:
+            self.updated = self._update(X, Y, known, old, progress)
+            self.label_counts = self.count_labels(Y)
+            self.n_samples += count_samples(X)
+            vars(self).pop("n_seen", None)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
+        """Continue to learn, and return what was trained. Attributes are replaced, never changed in place."""
+        hint = "Train it again on all samples, or use a method that can: `longtail methods`"
+        raise LongtailError(f"{find_method_name(type(self))} cannot be updated with these settings", hint=hint)
+
+    def count_labels(self, Y: sp.csr_array) -> Ints:
+        """[n_labels] Samples of each label so far and in Y, which may have further labels."""
+        counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int32)
+        counts[: self.n_labels] += self.label_counts
+        return counts
+
+    def _check_new(self, X: Any, Y: Any, known: Any = None) -> tuple[Any, sp.csr_array, sp.csr_array | None]:
+        """Check samples of an update, and widen their labels to those of the model."""
+        X, Y = self._check_samples(X), check_labels(Y)
+        known = None if known is None else check_labels(known)
+        if Y.shape[0] != count_samples(X) or (known is not None and known.shape != Y.shape):
+            found = f"{count_samples(X)} samples but {Y.shape[0]} rows of labels"
+            raise DataError(found, hint="Pass one row of labels per sample, and one of known labels if any")
+        if not Y.nnz and (known is None or not known.nnz):
+            raise DataError("no new sample has a label", hint="Check the labels of the new data")
+        if known is not None:
+            partial = np.diff(known.indptr) > 0
+            if (Y[partial] > known[partial]).nnz:
+                raise DataError("a sample has a label that is not known", hint="Its labels must be among the known ones")
+        n_labels = max(Y.shape[1], self.n_labels)
+        return X, widen(Y, n_labels), None if known is None else widen(known, n_labels)
 
     @property
     def quick_settings(self) -> dict[str, Any] | None:
@@ -327,6 +395,11 @@ def check_mask(allowed: NDArray[Any], n_labels: int) -> Bools:
         found = f"allowed is an array of {mask.dtype} with the shape {mask.shape}"
         raise SettingError(found, hint=f"It must have one truth value per label: shape ({n_labels},)")
     return mask
+
+
+def widen(Y: sp.csr_array, n_labels: int) -> sp.csr_array:
+    """Return an indicator matrix with further columns, which are empty."""
+    return sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], n_labels))
 
 
 def count_samples(X: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from pathlib import Path
 
@@ -21,6 +22,8 @@ def folder(train: Dataset, test: Dataset, tmp_path: Path, monkeypatch: pytest.Mo
     """Files with the names that the examples use, and small built-in corpora."""
     for name, data in (("train", train), ("test", test), ("valid", test)):
         write(data, tmp_path / name)
+    feedback = {"text": train.texts[0], "accepted": train.get_label_names(0), "added": ["a new label"]}
+    (tmp_path / "feedback.jsonl").write_text(json.dumps(feedback) + "\n")
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -39,7 +42,7 @@ def test_every_command_has_two_examples() -> None:
 
 def test_the_examples_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order in which they build on each other."""
-    commands = "train choose evaluate predict info methods check compare blend labels pretrain calibrate"
+    commands = "train choose evaluate predict update info methods check compare blend labels pretrain calibrate"
     for name in commands.split():
         for line in EXAMPLES[name]:
             if line.startswith(SLOW):

@@ -21,7 +21,10 @@ def make_problem(n_samples: int = 120, n_features: int = 15, n_block: int = 5): 
 
 def solve(loss: str, X: sp.csr_array, signs: np.ndarray, C: float, eps: float = 1e-4, seed: int = 0, weight: float = 1):  # type: ignore[no-untyped-def, type-arg]
     weight = np.full(signs.shape[1], weight, np.float32)
-    return SOLVERS[loss](X.indptr, X.indices, X.data, signs, weight, X.shape[1], C, eps, 5000, seed)
+    W, alpha = np.zeros((X.shape[1], signs.shape[1]), np.float32), np.zeros(signs.shape, np.float32)
+    samples = np.ones(len(signs), np.float32)
+    passes = SOLVERS[loss](X.indptr, X.indices, X.data, signs, weight, samples, W, alpha, C, eps, 5000, seed)
+    return W, passes
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 20.0])

@@ -20,6 +20,7 @@ from longtail.cli.predict import predict as predict
 from longtail.cli.train import choose as choose
 from longtail.cli.train import train as train
 from longtail.cli.train import tune as tune
+from longtail.cli.update import update as update
 from longtail.data.check import check as check_data
 from longtail.data.dataset import Dataset
 from longtail.data.read import read_layout

@@ -52,6 +52,10 @@ EXAMPLES = {
         "longtail predict model test.jsonl --target expected-f1 --json --threads 1",
     ),
     "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --threads 1"),
+    "update": (
+        "longtail update model test.jsonl --old train.jsonl --out updated",
+        "longtail update model --feedback feedback.jsonl --threads 1 --out corrected",
+    ),
     "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
     "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
     "info": ("longtail info model", "longtail info trees --tree tree.svg"),
@@ -227,6 +231,19 @@ def _add_models(add: _Add) -> None:
     blend.add_argument("--out", required=True, metavar="MODEL", help="folder to save the blend in")
     _add_overwrite(blend)
     add_layout_options(blend)
+
+    update = add("update", "Continue to train a saved tagger: on new samples, and on feedback about its predictions.")
+    update.add_argument("model", metavar="MODEL")
+    update.add_argument("data", nargs="?", metavar="NEW", help=f"new samples: {DATA}")
+    feedback = 'JSONL, {"text": …, "accepted": […], "rejected": […], "added": […]} per line; what is not named is unknown'
+    update.add_argument("--feedback", metavar="FILE", help=feedback)
+    update.add_argument("--old", metavar="DATA", help="data that the model was trained on, so that nothing is forgotten")
+    replay = "share of the old data that is used again (default: 0.2)"
+    update.add_argument("--replay", type=float, default=0.2, metavar="SHARE", help=replay)
+    update.add_argument("--out", metavar="MODEL", help="folder to save the updated model in (default: it replaces MODEL)")
+    _add_overwrite(update)
+    _add_seed_and_threads(update)
+    add_layout_options(update)
 
     info = add("info", "Describe a saved tagger.")
     info.add_argument("model", metavar="MODEL")

@@ -162,6 +162,12 @@ class Tfidf(TfidfSettings):
             pass
         return counts
 
+    def share_unknown_words(self, texts: Sequence[str]) -> float:
+        """The share of the words of texts that are not terms; 0 if there are no words."""
+        counts, lengths = self._count_rows(texts)
+        n_known = float(counts.data[self.block[counts.indices] == 0].sum())
+        return 1 - n_known / max(int(lengths.sum()), 1) if lengths.any() else 0.0
+
     def find_terms(self, text: str) -> tuple[NDArray[np.int32], Longs, Longs]:
         """All occurrences of known terms in a text: their columns, and the characters [start, end) of each.
 

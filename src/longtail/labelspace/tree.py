@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from longtail.errors import DataError
 from longtail.kernels import Bools, Ints, kernel
@@ -110,6 +111,36 @@ class LabelTree:
         ends = (self.depth == depth) | (self.n_children == 0)
         labels = np.where(ends, np.arange(self.n_nodes), INNER_NODE)
         return LabelTree(np.where(ends, 0, self.n_children)[keep], labels[keep])
+
+    def add_leaves(self, parents: ArrayLike, labels: ArrayLike) -> LabelTree:
+        """The tree with further leaves, each as the last child of an inner node. Inner nodes keep their order.
+
+        :param parents: [n] The parent of each new leaf.
+        :param labels: [n] Its label.
+
+        >>> tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 7, 3, 5])).add_leaves([1, 0], [8, 9])
+        >>> tree.n_children.tolist(), tree.label.tolist()
+        ([3, 3, 0, 0, 0, 0, 0], [-1, -1, 7, 9, 3, 5, 8])
+        """
+        above = np.asarray(parents, np.int64)
+        if (self.n_children[above] == 0).any():
+            raise DataError("a leaf cannot have children", hint="Add leaves below inner nodes")
+        n_children = self.n_children + np.bincount(above, minlength=self.n_nodes).astype(np.int32)
+        places = self.first_child[above + 1]
+        return LabelTree(np.insert(n_children, places, 0), np.insert(self.label, places, labels))
+
+    def sum_below(self, values: NDArray[Any]) -> NDArray[Any]:
+        """[n_nodes] The sum of the values of all labels at or below each node.
+
+        :param values: [n_labels] A value for each label.
+        """
+        leaves = self.label != INNER_NODE
+        sums = np.zeros(self.n_nodes, values.dtype)
+        sums[leaves] = values[self.label[leaves]]
+        for depth in range(int(self.depth.max()), 0, -1):
+            level = np.flatnonzero(self.depth == depth)
+            np.add.at(sums, self.parent[level], sums[level])
+        return sums
 
     @cached_property
     def n_labels_below(self) -> Ints:

@@ -23,8 +23,21 @@ class NodeWeights:
     features: Ints  # [n_rows] features with a weight, ascending
     row_start: Ints | Longs  # [n_rows + 1] into children and values
     children: NDArray[Any]  # [n_weights] index of the child within the node
-    values: NDArray[np.float16]  # [n_weights]
+    values: NDArray[np.floating[Any]]  # [n_weights] rounded to half precision
     bias: Floats  # [n_children]
+
+    @classmethod
+    def from_matrix(cls, features: Ints, W: sp.csr_array, bias: Floats) -> NodeWeights:
+        """The weights W [n_features, n_children] of some features, ascending. Features without a weight are left out."""
+        lengths = np.diff(W.indptr)
+        kept = np.flatnonzero(lengths)
+        children = W.indices.astype(choose_int_type(W.shape[1] - 1))
+        return cls(features[kept], make_indptr(lengths[kept]), children, W.data.astype(np.float16), bias)
+
+    def to_matrix(self) -> sp.csr_array:
+        """The weights of the features [n_rows, n_children]."""
+        arrays = (self.values.astype(np.float32), self.children.astype(np.int32), self.row_start)
+        return sp.csr_array(arrays, shape=(len(self.features), len(self.bias)))
 
     @classmethod
     def empty(cls) -> NodeWeights:
@@ -81,18 +94,15 @@ class NodeTrainer:
             signs = np.full((len(rows), len(block)), -1, np.int8)
             for child, samples in enumerate(block):
                 signs[np.searchsorted(rows, samples), child] = 1
-            block_weight = weight[start : start + LABELS_PER_BLOCK]
-            options = (len(columns) + 1, self.C, self.eps, self.max_passes, self.seed + seed)
-            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, block_weight, *options)
+            W, alpha = np.zeros((len(columns) + 1, len(block)), np.float32), np.zeros(signs.shape, np.float32)
+            options = (self.C, self.eps, self.max_passes, self.seed + seed)
+            some, ones = weight[start : start + LABELS_PER_BLOCK], np.ones(len(rows), np.float32)
+            SOLVERS[self.loss](indptr, indices, data, signs, some, ones, W, alpha, *options)
             return prune_weights(W[:-1], self.prune), W[-1].copy()  # sparse at once: all weights of a wide node may not fit
 
         blocks, bias = zip(*map_parallel(solve, range(0, len(positives), LABELS_PER_BLOCK), threads), strict=True)
         W = blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")  # [n_columns, n_children]
-        lengths = np.diff(W.indptr)
-        kept = np.flatnonzero(lengths)
-        children = W.indices.astype(choose_int_type(len(positives) - 1))
-        values = W.data.astype(np.float16)
-        return NodeWeights(columns[kept], make_indptr(lengths[kept]), children, values, np.concatenate(bias))
+        return NodeWeights.from_matrix(columns, W, np.concatenate(bias))
 
 
 def choose_int_type(largest: int) -> type[np.integer[Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import get_column_rows
 from longtail.features.mlp import Doubles, compute_secant_slope
 from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
 from longtail.labelspace.tree import LabelTree
@@ -61,6 +62,14 @@ class TreeWeights:
         children = np.concatenate([nodes[node].children for node in order])
         values = np.concatenate([nodes[node].values for node in order]).astype(np.float32)
         return cls(make_offsets(n_rows), features, make_offsets(lengths), children, values, bias)
+
+    def get_node(self, tree: LabelTree, node: int) -> NodeWeights:
+        """The weights of one inner node: what ``from_nodes`` was given."""
+        first, end = int(self.node_start[node]), int(self.node_start[node + 1])
+        part = slice(self.row_start[first], self.row_start[end])
+        bias = self.bias[tree.first_child[node] : tree.first_child[node + 1]]
+        row_start = self.row_start[first : end + 1] - self.row_start[first]
+        return NodeWeights(self.features[first:end], row_start, self.children[part], self.values[part], bias)
 
     def get_child_weights(self, node: int, child: int, features: Ints) -> Doubles:
         """The weights of the given features in the classifier that leads from a node to one of its children.
@@ -192,11 +201,11 @@ def fit_nodes(
     """
 
     def train(node: int, threads: int | None = 1) -> NodeWeights:
-        rows: Ints = _get_column_rows(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
+        rows: Ints = get_column_rows(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
         if matched is not None:
-            rows = np.union1d(rows, _get_column_rows(matched, node))
+            rows = np.union1d(rows, get_column_rows(matched, node))
         children = range(tree.first_child[node], tree.first_child[node + 1])
-        positives = [_get_column_rows(samples, child) for child in children]
+        positives = [get_column_rows(samples, child) for child in children]
         return trainer.train(X, rows, positives, weight[children.start : children.stop], node, threads)
 
     def train_all(order: list[int]) -> Iterator[NodeWeights]:
@@ -219,12 +228,6 @@ def estimate_work(tree: LabelTree, samples: sp.csc_array) -> Longs:
     n_rows[0] = samples.shape[0]  # the root is also trained on samples without labels
     work: Longs = n_rows * tree.n_children
     return work
-
-
-def _get_column_rows(matrix: sp.csc_array, j: int) -> Ints:
-    """The rows with an entry in column j, ascending."""
-    rows: Ints = matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]].astype(np.int32, copy=False)
-    return rows
 
 
 @kernel

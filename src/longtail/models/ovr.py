@@ -8,13 +8,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import get_column_rows
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.linear.held_out import predict_by_part
-from longtail.linear.node import LABELS_PER_BLOCK, append_constant, prune_weights
+from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, append_constant, prune_weights
 from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
-from longtail.linear.trial import DEFAULT_C, choose_C
+from longtail.linear.trial import DEFAULT_C, choose_C, read_C
+from longtail.linear.update import CompactSamples, UpdateSamples
 from longtail.model import Model, Valid
 from longtail.progress import Progress
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, insert_topk, make_empty_topk
@@ -82,8 +84,9 @@ class OneVsRest(OneVsRestSettings, Model):
             for b, label in enumerate(labels):
                 signs[columns.indices[columns.indptr[label] : columns.indptr[label + 1]], b] = 1
             weight = np.ones(len(labels), np.float32)
-            options = (X.shape[1] + 1, C, self.eps, self.max_passes, self.seed)
-            W, _ = SOLVERS[self.loss](indptr, indices, data, signs, weight, *options)
+            W, alpha = np.zeros((X.shape[1] + 1, len(labels)), np.float32), np.zeros(signs.shape, np.float32)
+            options = (C, self.eps, self.max_passes, self.seed)
+            SOLVERS[self.loss](indptr, indices, data, signs, weight, np.ones(len(signs), np.float32), W, alpha, *options)
             return prune_weights(W[:-1], self.prune), W[-1].copy()
 
         parts = []
@@ -96,6 +99,37 @@ class OneVsRest(OneVsRestSettings, Model):
         W = sp.hstack(parts, format="csr")
         self.W = sp.csr_array((W.data, order[W.indices], W.indptr), shape=(self.n_features, self.n_labels))
         self.W.sort_indices()
+
+    def _update(
+        self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        samples = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
+        changed = samples.find_changed_labels()
+        changed = changed[np.argsort(-samples.counts[changed], kind="stable")]
+        blocks = [changed[i : i + LABELS_PER_BLOCK] for i in range(0, len(changed), LABELS_PER_BLOCK)]
+        compact = CompactSamples(samples, np.arange(samples.X.shape[0], dtype=np.int32))
+        W = sp.csr_array((self.W.data, self.W.indices, self.W.indptr), shape=(self.n_features, Y.shape[1]))
+        bias = np.full(Y.shape[1], -np.inf, np.float32)
+        bias[: self.n_labels] = self.bias
+        present, has, lacks = W[compact.columns].tocsc(), samples.Y.tocsc(), samples.absent.tocsc()
+        trainer = NodeTrainer(self.loss, self.C or read_C(self.decisions), self.eps, self.max_passes, self.prune, self.seed)
+
+        def solve(labels: Ints) -> tuple[sp.csr_array, Floats]:
+            rows = ([get_column_rows(matrix, label) for label in labels] for matrix in (has, lacks))
+            start = np.vstack([present[:, labels].toarray(), bias[labels]]).astype(np.float32)
+            ratios, weight = (samples.ratio, samples.label_ratio[labels]), np.ones(len(labels), np.float32)
+            return compact.continue_training(trainer, compact.make_signs(*rows), start, *ratios, weight)
+
+        changes, new_bias = [], bias.copy()
+        with progress.stage("labels", len(changed)) as stage:
+            for labels, (change, block) in zip(blocks, map_parallel(solve, blocks, self.threads), strict=True):
+                changes.append(change)
+                new_bias[labels] = block
+                stage.advance(len(labels))
+        change = sp.hstack(changes, format="coo")  # [n_columns, n_changed]
+        cells = (compact.columns[change.coords[0]], changed[change.coords[1]])
+        self.W, self.bias = sp.csr_array(W + sp.csr_array((change.data, cells), shape=W.shape)), new_bias
+        return f"{len(changed):,} of {Y.shape[1]:,} labels were trained further"
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""

@@ -37,6 +37,10 @@ class Popularity(Model):
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         """The base class has counted the labels; nothing else is learned."""
 
+    def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
+        """The base class counts the new labels."""
+        return f"{len(np.unique(Y.indices)):,} of {Y.shape[1]:,} labels were counted"
+
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
         best = np.argsort(-self.label_counts, kind="stable")
         best = (best if allowed is None else best[allowed[best]])[:k]

@@ -57,6 +57,23 @@ def keep_hardest(others: Tensor, allowed: Tensor, k: int) -> Tensor:
     return torch.zeros_like(allowed).scatter_(1, best, True) & allowed
 
 
+def known_loss(
+    scores: Callable[[Tensor, Tensor], Tensor], Y: sp.csr_array, known: sp.csr_array, device: torch.device
+) -> Tensor:
+    """Binary cross-entropy over the known labels of partly labelled samples, per sample.
+
+    :param scores: Returns the scores of pairs of a sample and a label, given by their numbers.
+    :param Y: [B, n_labels] The labels that the samples have.
+    :param known: [B, n_labels] The labels of which it is known whether they have them.
+    """
+    rows, labels = list_positives(known, device)
+    at = np.repeat(np.arange(known.shape[0]), np.diff(known.indptr)), known.indices
+    has = torch.tensor(np.asarray(Y[at]).ravel(), device=device)
+    z = scores(rows, labels)
+    total: Tensor = (softplus(z) - has * z).sum() / Y.shape[0]
+    return total
+
+
 def full_loss(kind: str, H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int = LABELS_PER_BLOCK) -> Tensor:
     """The loss of a batch over all labels, per sample: ``bce``, or ``softmax`` of each positive label.
 

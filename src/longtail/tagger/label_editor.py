@@ -134,8 +134,9 @@ class LabelEditor:
 
     def undo(self) -> Change:
         """Undo the last change that was not undone yet. Predictions are exactly those before it."""
-        if not any(not change.undone for change in self.history):
-            raise SettingError("there is no change to undo", hint="The labels are as they were after training")
+        if not any(change.can_be_undone for change in self.history):
+            hint = "The labels are as they were after training, or after an update that added labels"
+            raise SettingError("there is no change to undo", hint=hint)
         register, change = self.register.undo(_now())
         self._replace(register)
         return change

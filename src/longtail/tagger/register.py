@@ -31,6 +31,12 @@ class Change:
     summary: str
     reason: str = ""
     undone: str = ""  # when it was undone
+    final: bool = False  # whether the model was trained further since, so that it cannot be undone
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether it was not undone yet, and is not final."""
+        return not self.undone and not self.final
 
     def __str__(self) -> str:
         undone = f" [undone {self.undone}]" if self.undone else ""
@@ -142,9 +148,21 @@ class Register:
         former = encode_former(self, changed)
         return replace(changed, history=(*self.history, change), former=(*self.former, former))
 
+    def extend(self, labels: Labels) -> Register:
+        """Return a register with further labels at the end, which the model has learned.
+
+        Earlier changes become final, because the labels before them would be fewer than those of the model.
+        """
+        n_new = len(labels) - len(self.labels)
+        if not n_new:
+            return self
+        target = np.append(self.target, np.arange(len(self.labels), len(labels), dtype=np.int32))
+        history = tuple(replace(change, final=True) for change in self.history)
+        return replace(self, labels=labels, target=target, history=history)
+
     def undo(self, date: str) -> tuple[Register, Change]:
-        """Return the register before the last change that was not undone, and this change. There must be one."""
-        last = max(i for i, change in enumerate(self.history) if not change.undone)
+        """Return the register before the last change that can be undone, and this change. There must be one."""
+        last = max(i for i, change in enumerate(self.history) if change.can_be_undone)
         labels, target = decode_former(self, self.former[last])
         undone = replace(self.history[last], undone=date)
         history = (*self.history[:last], undone, *self.history[last + 1 :])
@@ -163,7 +181,7 @@ class Register:
         return {"target": self.target, **former}
 
     @classmethod
-    def restore(cls, labels: Labels, about: Iterable[dict[str, str]], state: State) -> Self:
+    def restore(cls, labels: Labels, about: Iterable[dict[str, Any]], state: State) -> Self:
         """Restore what ``about`` and ``state`` returned."""
         if "target" not in state:
             return cls.from_labels(labels)

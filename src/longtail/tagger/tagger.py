@@ -49,6 +49,7 @@ from longtail.tagger.search import LabelSearch
 from longtail.tagger.sets import find_sets, limit_sets, resolve_target
 from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, find_vectors, fit_unseen
 from longtail.tagger.unseen import PART as UNSEEN
+from longtail.tagger.update import DEFAULT_REPLAY, FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
 
 DEFAULT_K = 5  # labels that ``predict`` returns
@@ -266,6 +267,46 @@ class Tagger:
         calibrated = self.calibration.apply(held_out.topk, held_out.label_counts)
         self.set_rules = fit_rules(calibrated, held_out.Y, held_out.label_counts)
         self.threshold = self.set_rules.micro
+
+    def update(
+        self,
+        new: Any = None,
+        labels: Any = None,
+        *,
+        feedback: FeedbackInput | None = None,
+        old: Any = None,
+        replay: float = DEFAULT_REPLAY,
+        seed: int = 0,
+        progress: Progress | bool | None = None,
+        **layout: Unpack[LayoutOptions],
+    ) -> UpdateReport:
+        """Continue to learn from new samples and from feedback. If it fails, the tagger stays as it was.
+
+        The features stay as they are. Labels keep their ids; new ones come after them. A tenth of the new samples is held
+        out first, to measure the update, and then learned from, too.
+
+        :param new: New samples in one of the forms that ``fit`` takes. None: only feedback.
+        :param labels: Labels as for ``fit``.
+        :param feedback: A JSONL file or a list of objects: ``{"text": …, "accepted": […], "rejected": […], "added": […]}``.
+            Labels that are not named are unknown, not wrong.
+        :param old: Data that the tagger was trained on, if it is still there, so that nothing is forgotten.
+        :param replay: Share of the old data that is used again.
+        :param seed: Seed of the choice of old samples and of those held out.
+        :param progress: Whether to show progress bars. None: in terminals and notebooks.
+        :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+
+        >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose"], [["fruit"], ["flower"]])
+        >>> tagger.update(["blue sea", "blue apple"], [["water"], ["fruit"]]).new_labels
+        ('water',)
+        """
+        _ = self.labels  # an error before ``fit``
+        data = None if new is None else read_any(new, labels, layout, trained=self.layout)
+        old_data = None if old is None else read_any(old, None, layout, trained=self.layout)
+        return update_tagger(self, data, feedback, old_data, replay, seed, resolve_progress(progress))
+
+    def replace_pipeline(self, pipeline: Pipeline, labels: Labels) -> None:
+        """Replace everything that was fitted, after an update."""
+        self.pipeline, self.register = pipeline, self.register.extend(labels)
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.

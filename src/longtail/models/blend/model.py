@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -183,6 +184,21 @@ class Blend(BlendSettings, Model):
             rows.append(Z.reshape(-1, Z.shape[2])[filled])
             targets.append(np.asarray(y[samples, ids[filled]]).ravel() > 0)
         self.weights = fit_logistic(np.concatenate(rows).astype(np.float64), np.concatenate(targets).tolist())
+
+    def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
+        """Update the members. The weights of their predictions stay, and what the names of labels in a text mean."""
+        pipelines, label_ids = [], []
+        for member, ids in zip(self.pipelines, self.label_ids, strict=True):
+            own = np.concatenate([ids, np.setdiff1d(np.arange(Y.shape[1]), ids)]).astype(np.int32)
+            pipeline = copy(member)
+            pipeline.model = copy(member.model)
+            replayed = None if old is None else (member.encode(old[0]).X, old[1][:, own])
+            named = None if known is None else known[:, own]
+            pipeline.model.update(member.encode(X).X, Y[:, own], known=named, old=replayed, progress=progress)
+            pipelines.append(pipeline)
+            label_ids.append(own)
+        self.pipelines, self.label_ids = pipelines, label_ids
+        return "; ".join(f"{pipeline.spec.method}: {pipeline.model.updated}" for pipeline in pipelines)
 
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
         parts = []

@@ -5,14 +5,14 @@ Training is in ``longtail.models.glas.training`` and needs torch; prediction is 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.data.holdout import split_holdout
-from longtail.errors import SettingError
+from longtail.errors import LongtailError, SettingError
 from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
@@ -27,6 +27,9 @@ from longtail.progress import Progress
 from longtail.search.index import LabelIndex
 from longtail.state import State
 from longtail.topk import TopK
+
+if TYPE_CHECKING:
+    from longtail.models.glas.network import GlasWeights
 
 _MIN_NORM = 1e-12
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
@@ -92,12 +95,38 @@ class Glas(GlasSettings, Model):
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
         weights, self.history = fit_glas(X, Y, self, plan, valid, progress, words)
+        self._set_weights(weights, self.label_counts, X)
+
+    def _set_weights(self, weights: GlasWeights, label_counts: Ints, X: sp.csr_array) -> None:
+        """Prepare for prediction; X: samples, some of which are queries that test the index."""
         self.E, self.shift, self.W2 = QuantisedTable.quantise(weights.E), weights.shift, weights.W2
-        self.seen = np.flatnonzero(self.label_counts).astype(np.int32)
+        self.seen = np.flatnonzero(label_counts).astype(np.int32)
         vectors = np.hstack([weights.V, weights.bias[:, None]])[self.seen]
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
         self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
+
+    def _update(
+        self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        from longtail.models.glas.network import GlasWeights
+        from longtail.models.glas.training import continue_glas
+        from longtail.nn.continuation import NewSamples
+
+        counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
+        after = self.plan(self.n_samples + X.shape[0], int(np.count_nonzero(counts)))
+        if (plan.loss, plan.negatives, plan.relu) != (after.loss, after.negatives, after.relu):
+            found = f"with {np.count_nonzero(counts):,} labels, glas has another loss than the one it was trained with"
+            raise LongtailError(found, hint="Train it again on all samples")
+        vectors = np.stack([self.index.get_vector(i) for i in range(len(self.seen))])
+        V, bias = np.zeros((Y.shape[1], vectors.shape[1] - 1), np.float32), np.zeros(Y.shape[1], np.float32)
+        V[self.seen], bias[self.seen] = vectors[:, :-1], vectors[:, -1]
+        new = np.setdiff1d(Y.indices, self.seen).astype(np.int32)
+        E = self.E.dequantise(np.arange(X.shape[1], dtype=np.int32))
+        weights = GlasWeights(E, self.shift, self.W2, V, bias)
+        weights = continue_glas(NewSamples.collect(X, Y, known, old), self, plan, weights, new, progress)
+        self._set_weights(weights, counts, X)
+        return f"the network was trained further; {len(new):,} labels were added"
 
     def check_requirements(self) -> None:
         """Raise an error if a package or word vectors that ``fit`` needs are missing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -108,11 +109,37 @@ class GlasNetwork(torch.nn.Module):
     @torch.no_grad()
     def set_label_vectors(self, directions: Tensor, norm: float) -> None:
         """Replace the vectors of all labels by unit vectors [n_labels, dim] times a norm."""
-        V = self.label_matrix if self.label_table is None else self.label_table.weight
-        assert V is not None
-        V.copy_(directions * norm)
+        self._get_label_table().copy_(directions * norm)
         if self.label_norm is not None:
             self.label_norm.fill_(norm)
+
+    @torch.no_grad()
+    def load(self, weights: GlasWeights) -> None:
+        """Set the weights to what ``export`` returned, for continued training."""
+        self.features.weight.data.copy_(torch.from_numpy(weights.E))
+        self.shift.copy_(torch.from_numpy(weights.shift))
+        if self.E_norm is not None:  # the columns have one norm
+            self.E_norm.fill_(float(np.linalg.norm(weights.E, axis=0).mean()))
+        if self.W2 is not None and weights.W2 is not None:
+            self.W2.copy_(torch.from_numpy(weights.W2))
+            if self.W2_norm is not None:
+                self.W2_norm.fill_(float(np.linalg.norm(weights.W2, axis=1).mean()))
+        self._get_label_table().copy_(torch.from_numpy(weights.V))
+        if self.label_norm is not None:
+            norms = np.linalg.norm(weights.V, axis=1)
+            self.label_norm.fill_(float(norms[norms > 0].mean()))
+        self.bias.copy_(torch.from_numpy(weights.bias))
+
+    @torch.no_grad()
+    def start_labels(self, labels: Ints, vectors: Tensor, bias: float) -> None:
+        """Set the vectors and the bias of new labels."""
+        self._get_label_table()[labels] = vectors.to(self.bias.device)
+        self.bias[labels] = bias
+
+    def _get_label_table(self) -> Tensor:
+        V = self.label_matrix if self.label_table is None else self.label_table.weight
+        assert V is not None
+        return V.data
 
     @torch.no_grad()
     def export(self) -> GlasWeights:

@@ -20,9 +20,10 @@ from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
+from longtail.nn.continuation import NewSamples
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
-from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, list_positives, margin_loss
+from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import drop_entries
 from longtail.nn.validation import mean_precision, rank_by_inner_product
@@ -71,7 +72,7 @@ class GlasTraining:
         if settings.label_bias and (plan.loss == "bce" or plan.negatives == "all"):
             self._init_bias()
         if plan.init != "random":
-            self._init_label_vectors()
+            self.net.set_label_vectors(self.compute_directions(), plan.init_norm)
 
     def _init_bias(self) -> None:
         """Initialise biases with the log-odds of the label frequencies.
@@ -89,15 +90,14 @@ class GlasTraining:
         self.net.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
 
     @torch.no_grad()
-    def _init_label_vectors(self) -> None:
-        """Initialise label vectors by PIFA: from the centroid of all samples towards that of the label's samples."""
+    def compute_directions(self) -> Tensor:
+        """Return unit vectors of labels by PIFA [n_labels, dim]: from the centroid of all samples towards the label's."""
         total = torch.zeros(self.Y.shape[1], len(self.net.shift))
         n_samples = self.X.shape[0]
         for rows in np.array_split(np.arange(n_samples), n_samples // _SAMPLES_PER_BLOCK + 1):
             H = self.net.embed(self.X[rows]).cpu()
             total += torch.from_numpy(self.Y[rows].T.tocsr() @ H.numpy())
-        directions = normalize(normalize(total, dim=1) - normalize(total.sum(0), dim=0), dim=1)
-        self.net.set_label_vectors(directions, self.plan.init_norm)
+        return normalize(normalize(total, dim=1) - normalize(total.sum(0), dim=0), dim=1)
 
     @property
     def n_steps(self) -> int:
@@ -209,3 +209,38 @@ def fit_glas(
             training.net, training.batches, training.loss, training.build_optimizer(), loop, metric=metric, progress=progress
         )
     return training.net.export(), run.history
+
+
+def continue_glas(
+    samples: NewSamples, settings: GlasSettings, plan: GlasPlan, weights: GlasWeights, new: Ints, progress: Progress
+) -> GlasWeights:
+    """Continue to train a network on new and replayed samples.
+
+    :param weights: Its weights, with rows of zeros for new labels.
+    :param new: The new labels. Their vectors start as in training, with the mean length of the others.
+    """
+    rate = samples.choose_rate()
+    slower = replace(plan, init="random", rate=plan.rate * rate, label_rate=plan.label_rate * rate)
+    training = GlasTraining(samples.X, samples.Y, settings, slower, np.zeros_like(weights.E))
+    net = training.net
+    net.load(weights)
+    if len(new):
+        known = np.setdiff1d(np.flatnonzero(np.abs(weights.V).sum(axis=1)), new)
+        norm = float(np.linalg.norm(weights.V[known], axis=1).mean())
+        net.start_labels(new, training.compute_directions()[new] * norm, float(weights.bias[known].mean()))
+
+    def loss(rows: Longs) -> Tensor:
+        if not samples.is_partial(rows):
+            return training.loss(rows)
+        H = net.embed(samples.X[rows])
+
+        def score(row: Tensor, label: Tensor) -> Tensor:
+            return (H[row] * net.label_vectors(label.cpu().numpy())).sum(1) + net.bias[label]
+
+        assert samples.known is not None
+        return known_loss(score, samples.Y[rows], samples.known[rows], H.device)
+
+    loop = samples.plan_loop(plan.batch, settings.seed)
+    with torch_threads(settings.threads):
+        train(net, lambda rng: samples.batches(rng, plan.batch), loss, training.build_optimizer(), loop, progress=progress)
+    return net.export()

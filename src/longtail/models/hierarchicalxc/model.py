@@ -30,7 +30,9 @@ from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
-from longtail.linear.trial import DEFAULT_C, choose_C
+from longtail.linear.tree_update import describe_updates, update_tree
+from longtail.linear.trial import DEFAULT_C, choose_C, read_C
+from longtail.linear.update import UpdateSamples
 from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
 from longtail.models.hierarchicalxc.clustering import build_agglomerative_tree, widen_tree
 from longtail.models.hierarchicalxc.search import search_best_first
@@ -174,6 +176,18 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
             nodes = fit_nodes(inner, tree, samples, X, trainer, weight, None, stage, self.threads)
         return TreeWeights.from_nodes(tree, nodes)
+
+    def _update(
+        self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        codes = None if old is None else (self.encode(old[0]), old[1])
+        samples = UpdateSamples.collect(self.encode(X), Y, known, codes, self.n_samples, self.label_counts)
+        C = self.C or read_C(self.decisions)
+        trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
+        with progress.stage("nodes", int(np.count_nonzero(self.linear.tree.n_children))) as stage:
+            update = update_tree(self.linear, samples, trainer, np.ones(Y.shape[1], np.float32), stage, self.threads)
+        self.linear = update.linear
+        return describe_updates([update])
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""

@@ -26,7 +26,9 @@ from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer, NodeWeights
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
-from longtail.linear.trial import DEFAULT_C, choose_C
+from longtail.linear.tree_update import describe_updates, update_tree
+from longtail.linear.trial import DEFAULT_C, choose_C, read_C
+from longtail.linear.update import UpdateSamples
 from longtail.metrics.ranking import DEFAULT_KS, score_samples
 from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
 from longtail.models.plt.search import search_beam
@@ -184,6 +186,22 @@ class LabelTrees(LabelTreesSettings, Model):
                 matched = self._match_samples(tree, nodes, X, int(tree.depth[level[0]])) if below_root else None
                 nodes |= fit_nodes(level, tree, samples, X, trainer, weight, matched, stage, self.threads)
         return TreeWeights.from_nodes(tree, nodes)
+
+    def _update(
+        self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        samples = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
+        C = self.C or read_C(self.decisions)
+        trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
+        propensity = compute_inverse_propensity(self.count_labels(Y), self.n_samples + X.shape[0])
+        self._log_propensity = np.log(propensity).astype(np.float32)
+        weight = np.exp(self.positive_weight * self._log_propensity)
+        updates = []
+        with progress.stage("nodes", sum(int(np.count_nonzero(linear.tree.n_children)) for linear in self.trees)) as stage:
+            for linear in self.trees:
+                updates.append(update_tree(linear, samples, trainer, weight, stage, self.threads))
+        self.trees = [update.linear for update in updates]
+        return describe_updates(updates)
 
     def _weight_positives(self, tree: LabelTree) -> Floats:
         """[n_nodes] weight of the positive samples of the classifier that leads to each node; 1 for inner nodes."""

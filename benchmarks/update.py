@@ -1,0 +1,147 @@
+"""Continued training: a model of 95 % of the training samples, updated with the other 5 %, against training on everything.
+
+Two cases: ``random``, new samples drawn at random; ``new labels``, all samples of some labels that are not frequent. Each model
+is updated without old samples and with a replay of a fifth of them. Evaluated on test data; for new labels separately on the
+samples that have one and on the others. One thread, seed 0; CPU seconds include the features. ``--json FILE`` is written after
+each model and resumed from; ``--draw`` draws docs/updating.svg from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from common import ROOT, Row, Stopwatch, draw_rows, make_parser, print_progress, read_corpus, report
+from draw import BLUE, GREY, RED, draw_line, draw_text, make_svg
+
+if TYPE_CHECKING:
+    from longtail import Dataset, Tagger
+
+SIZES = {"reuters21578-modapte": None, "debian-debtags": None, "delicious": None, "gutenberg-lcsh": 20_000}  # None: all
+METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "aplc")
+CASES = ("random", "new labels")
+NEW_SHARE, REPLAY = 0.05, 0.2
+MAX_FREQUENCY = 0.01  # share of the samples that a new label has at most
+TITLE = "Updated with 5 % new samples, on test data"
+
+
+def split_new(data: Dataset, case: str) -> tuple[Dataset, Dataset]:
+    """Split training data into old and new samples."""
+    random, n_new = np.random.default_rng(0), round(NEW_SHARE * data.n_samples)
+    is_new = np.zeros(data.n_samples, bool)
+    if case == "random":
+        is_new[random.permutation(data.n_samples)[:n_new]] = True
+    else:
+        columns = data.Y.tocsc()
+        counts = np.diff(columns.indptr)
+        for label in random.permutation(np.flatnonzero((counts > 1) & (counts <= MAX_FREQUENCY * data.n_samples))):
+            if is_new.sum() >= n_new:
+                break
+            is_new[columns.indices[columns.indptr[label] : columns.indptr[label + 1]]] = True
+    return data.take(np.flatnonzero(~is_new)), data.take(np.flatnonzero(is_new))
+
+
+def compute_precision(tagger: Tagger, test: Dataset, new_labels: set[str]) -> Row:
+    """P@1 and P@5, and P@1 of test samples with and without a new label."""
+    found = tagger.predict(test.inputs, k=5)
+    true = [set(test.get_label_names(row)) for row in range(test.n_samples)]
+    hits = np.array([[tag.label in mine for tag in tags] for tags, mine in zip(found, true, strict=True)])
+    out: Row = {"P@1": 100 * float(hits[:, 0].mean()), "P@5": 100 * float(hits.mean())}
+    has_new = np.array([bool(mine & new_labels) for mine in true])
+    if has_new.any():
+        out["P@1 old labels"] = 100 * float(hits[~has_new, 0].mean())
+        out["P@1 new labels"] = 100 * float(hits[has_new, 0].mean())
+    return out
+
+
+def measure(corpus: str, case: str, method: str) -> list[Row]:
+    """Train on the old samples and on all, and update."""
+    from longtail import Tagger
+
+    data, test = read_corpus(corpus), read_corpus(corpus, "test")
+    test = test.align(data.labels)
+    size = SIZES[corpus]
+    data = data if size is None else data.take(draw_rows(data.n_samples, size))
+    old, new = split_new(data, case)
+    new_labels = {data.labels.names[j] for j in np.setdiff1d(new.Y.indices, old.Y.indices)} if case != "random" else set()
+    rows: list[Row] = []
+
+    def add(name: str, tagger: Tagger, cpu: float) -> None:
+        row = {"corpus": corpus, "case": case, "method": method, "model": name}
+        rows.append({**row, **compute_precision(tagger, test, new_labels), "CPU-s": cpu})
+        print_progress(", ".join(f"{key} {value}" for key, value in rows[-1].items()))
+
+    with Stopwatch() as scratch:
+        tagger = Tagger(method, threads=1).fit(data, progress=False)
+    add("from scratch", tagger, scratch.cpu)
+    tagger = Tagger(method, threads=1).fit(old, progress=False)
+    add("before", tagger, 0.0)
+    for name, replayed in (("updated", None), ("updated, replay", old)):
+        tagger_now = Tagger.from_pipeline(
+            tagger.pipeline, tagger.labels, tagger.reads_texts, tagger.threshold, tagger.layout
+        )
+        with Stopwatch() as watch:
+            tagger_now.update(new, old=replayed, replay=REPLAY, progress=False)
+        add(name, tagger_now, watch.cpu)
+    return [{**row, "cost": row["CPU-s"] / scratch.cpu} for row in rows]
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Draw P@1 before, after and from scratch: of all test samples, and of those with a new label."""
+    panels = [("5 % more samples: all test samples", "random", "P@1"), ("new labels: test samples with one", "new labels", "P@1 new labels")]  # fmt: skip
+    pairs = list(dict.fromkeys((row["corpus"], row["method"]) for row in rows))
+    height, left, width = 18, 210, 250
+    parts = []
+    for number, (title, case, metric) in enumerate(panels):
+        x0 = left + number * (width + 70)
+        parts.append(draw_text(x0, 20, title))
+        for tick in (0, 25, 50, 75, 100):
+            x = x0 + tick / 100 * width
+            parts += [draw_line(x, 30, x, 36 + height * len(pairs)), draw_text(x, 50 + height * len(pairs), str(tick), anchor="middle")]  # fmt: skip
+        for i, pair in enumerate(pairs):
+            y = 44 + height * i
+            if number == 0:
+                parts.append(draw_text(8, y + 4, f"{pair[0].split('-')[0]}, {pair[1]}"))
+            mine = {row["model"]: row for row in rows if (row["corpus"], row["method"], row["case"]) == (*pair, case)}
+            for model, colour, radius in (("before", GREY, 4), ("from scratch", RED, 5.5), ("updated, replay", BLUE, 3.5)):
+                if metric in mine.get(model, {}):
+                    x = x0 + mine[model][metric] / 100 * width
+                    parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="{radius}" fill="{colour}"/>')
+            if "updated, replay" in mine:
+                cost = f"{mine['updated, replay']['cost']:.2f}"
+                parts.append(draw_text(x0 + width + 12, y + 4, cost, fill=BLUE))
+    y = 72 + height * len(pairs)
+    for i, (name, colour) in enumerate((("before", GREY), ("updated with replay (right: its cost)", BLUE), ("from scratch (cost 1)", RED))):  # fmt: skip
+        x = left + (0, 70, 300)[i]
+        parts += [f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colour}"/>', draw_text(x + 8, y, name)]
+    path.write_text(make_svg(left + 2 * (width + 70), y + 12, parts), encoding="utf-8")
+
+
+def main() -> None:
+    """Run and print."""
+    parser = make_parser(__doc__, repeat=None)
+    parser.add_argument("--corpus", action="append", choices=SIZES, help="only this one; may be repeated")
+    parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be repeated")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
+    parser.add_argument("--draw", action="store_true", help="draw docs/updating.svg from the results in --json")
+    given = parser.parse_args()
+    saved = json.loads(given.json.read_text())[TITLE] if given.json and given.json.exists() else []
+    notes = [f"replay {REPLAY}; cost: CPU seconds relative to training from scratch on all samples; one thread, seed 0"]
+    done = {(row["corpus"], row["case"], row["method"]) for row in saved}
+    for corpus in given.corpus or SIZES:
+        for method in given.method or METHODS:
+            for case in given.case or CASES:
+                if (corpus, case, method) not in done and not given.draw:
+                    saved += measure(corpus, case, method)
+                    if given.json:
+                        given.json.write_text(json.dumps({TITLE: saved, "notes": notes}, indent=1) + "\n", encoding="utf-8")
+    if given.draw:
+        draw(saved, ROOT / "docs" / "updating.svg")
+    report({TITLE: saved}, notes, None)
+
+
+if __name__ == "__main__":
+    main()

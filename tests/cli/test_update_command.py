@@ -1,0 +1,52 @@
+"""``longtail update`` as a user would type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import longtail
+from longtail import Dataset
+from longtail.cli.main import main
+from longtail.data.write import write
+
+
+@pytest.fixture
+def folder(train: Dataset, test: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(train, tmp_path / "train")
+    write(test, tmp_path / "new")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "train.jsonl", "--method", "ovr+C=1+ngrams=1", "--threads", "1", "--out", "model"]) == 0
+    return tmp_path
+
+
+def test_a_model_is_replaced_by_the_updated_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["update", "model", "new.jsonl", "--old", "train.jsonl", "--replay", "0.5", "--threads", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "60 new samples" in out and "100 replayed" in out and "labels were trained further" in out
+    assert "saved in model" in err and "warning" not in err
+    assert longtail.load("model").model.n_samples == 260
+
+
+def test_the_updated_model_goes_to_another_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    feedback = {"text": "apple ship", "rejected": ["sea"], "added": ["boat"]}
+    (folder / "feedback.jsonl").write_text(json.dumps(feedback) + "\n")
+    words = ["update", "model", "--feedback", "feedback.jsonl", "--threads", "1", "--out", "other"]
+    assert main(words) == 0
+    assert longtail.load("model").model.n_samples == 200
+    assert longtail.load("other").labels.names[-1] == "boat"
+    assert main(words) == 1
+    assert "there is a model here already" in capsys.readouterr().err
+    assert main([*words, "--overwrite"]) == 0
+
+
+def test_wrong_usage_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["update", "model"]) == 2
+    assert "nothing to learn from" in capsys.readouterr().err
+    assert main(["update", "model", "missing.jsonl"]) == 1
+    (folder / "feedback.jsonl").write_text('{"text": "a", "accepted": ["fruit"]}\n{"text": 3, "accepted": ["fruit"]}\n')
+    assert main(["update", "model", "--feedback", "feedback.jsonl"]) == 1
+    assert "feedback.jsonl:2:" in capsys.readouterr().err

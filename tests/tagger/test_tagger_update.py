@@ -1,0 +1,124 @@
+"""Taggers that continue to learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import longtail
+from longtail import Dataset, Tagger
+from longtail.errors import DataError, LongtailError, SettingError
+
+
+def fit(train: Dataset, method: str = "ovr", **settings: Any) -> Tagger:
+    return Tagger(method, threads=1, C=1.0, min_df=1, **settings).fit(train, progress=False)
+
+
+@pytest.fixture
+def new() -> Dataset:
+    """New texts, with a topic that was not there before."""
+    texts = [f"{word} engine wheel road" for word in ("red", "fast", "old", "small", "apple")] + ["apple pear juice"] * 2
+    return Dataset.from_texts(texts, [["car"]] * 4 + [["car", "fruit"]] + [["fruit"]] * 2)
+
+
+@pytest.mark.parametrize("method", ["ovr", "plt", "hierarchicalxc"])
+def test_an_updated_tagger_knows_old_and_new_labels(method: str, train: Dataset, test: Dataset, new: Dataset) -> None:
+    tagger = fit(train, method)
+    before = tagger.evaluate(test).values["P@1"]
+    report = tagger.update(new, old=train, progress=False)
+    assert report.new_labels == ("car",) and tagger.labels.names[-1] == "car"
+    assert report.n_samples == 7 and report.n_replayed == 40 and report.n_feedback == 0
+    assert tagger.predict(["the wheel of an engine"], k=1)[0][0].label == "car"
+    assert tagger.evaluate(test).values["P@1"] >= before - 2
+    assert tagger.model.n_samples == train.n_samples + 7
+    assert tagger.model.label_counts[-1] == 5
+
+
+def test_saved_and_loaded_it_predicts_the_same(train: Dataset, new: Dataset, test: Dataset, tmp_path: Path) -> None:
+    tagger = fit(train, "plt")
+    tagger.update(new, progress=False)
+    tagger.save(tmp_path / "model")
+    loaded = longtail.load(tmp_path / "model")
+    assert loaded.predict(test.texts) == tagger.predict(test.texts)
+    again = [tagger.update(new, progress=False).new_labels, loaded.update(new, progress=False).new_labels]
+    assert again == [(), ()]
+    assert loaded.predict(test.texts) == tagger.predict(test.texts)
+
+
+def test_a_trained_C_survives_in_a_saved_model(train: Dataset, new: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("ovr", threads=1, min_df=1, ngrams=1, subwords=0.0).fit(train, progress=False)
+    tagger.save(tmp_path / "model")
+    loaded = longtail.load(tmp_path / "model")
+    for one in (tagger, loaded):
+        one.update(new, progress=False)
+    assert loaded.predict(new.texts) == tagger.predict(new.texts)
+
+
+def test_a_tenth_of_many_new_samples_measures_the_update(train: Dataset) -> None:
+    tagger, twin = fit(train.take(range(20))), fit(train.take(range(20)))
+    more = train.take(np.tile(np.arange(20, 200), 2))
+    report = tagger.update(more, progress=False)
+    assert report.n_held_out == 36
+    assert report.before is not None and report.after is not None and report.after >= report.before
+    assert f"P@1 on 36 new samples: {report.before:.1f} before" in str(report)
+    assert tagger.model.n_samples == 20 + 360  # those held out are learned, too
+    assert twin.update(more.take(range(100)), progress=False).before is None
+
+
+def test_feedback_changes_only_the_labels_that_it_names(train: Dataset) -> None:
+    tagger = fit(train)
+    names, before = tagger.labels.names, tagger.model.W.toarray()  # type: ignore[attr-defined]
+    text = "apple pear ship"
+    given = [{"text": text, "accepted": ["fruit"], "rejected": ["sea"]}]
+    scores = {tag.label: tag.score for tag in tagger.predict([text], k=4)[0]}
+    report = tagger.update(feedback=given, progress=False)
+    assert report.n_feedback == 1 and report.n_samples == 0
+    after = {tag.label: tag.score for tag in tagger.predict([text], k=4)[0]}
+    assert after["sea"] < scores["sea"] and after["fruit"] >= scores["fruit"]
+    assert after["music"] == scores["music"] and after["metal"] == scores["metal"]
+    changed = [name for j, name in enumerate(names) if (tagger.model.W.toarray() != before)[:, j].any()]  # type: ignore[attr-defined]
+    assert set(changed) <= {"fruit", "sea"} and "sea" in changed
+
+
+def test_unknown_words_are_reported(train: Dataset, new: Dataset) -> None:
+    report = fit(train).update(["apple qwx qwy qwz"], [["fruit"]], progress=False)
+    assert report.unknown_words == 0.75
+    assert any("75 % of the words" in note for note in report.notes)
+
+
+def test_new_labels_without_old_samples_come_with_a_note(train: Dataset, new: Dataset) -> None:
+    assert any("--old" in note for note in fit(train).update(new, progress=False).notes)
+    assert not any("--old" in note for note in fit(train).update(new, old=train, progress=False).notes)
+
+
+def test_vectors_are_updated_too(vectors: Dataset) -> None:
+    tagger = Tagger("ovr", C=1.0, threads=1).fit(vectors.take(range(60)), progress=False)
+    report = tagger.update(vectors.take(range(60, 80)), progress=False)
+    assert report.unknown_words is None and tagger.model.n_samples == 80
+    with pytest.raises(DataError, match="feature vectors"):
+        tagger.update(feedback=[{"text": "a", "accepted": ["1"]}], progress=False)
+
+
+def test_an_update_that_fails_changes_nothing(train: Dataset, new: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = fit(train)
+    before = tagger.predict(train.texts)
+    monkeypatch.setattr(type(tagger.model), "_update", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tagger.update(new, progress=False)
+    assert len(tagger.labels) == 4 and tagger.model.n_samples == 200
+    assert tagger.predict(train.texts) == before
+
+
+def test_wrong_calls_are_refused(train: Dataset, new: Dataset) -> None:
+    tagger = fit(train)
+    with pytest.raises(SettingError, match="nothing to learn from"):
+        tagger.update(progress=False)
+    with pytest.raises(SettingError, match="replay is 2"):
+        tagger.update(new, old=train, replay=2, progress=False)
+    with pytest.raises(DataError, match='does not know the label "car"'):
+        tagger.update(train, old=new, replay=1, progress=False)
+    with pytest.raises(LongtailError, match="not fitted"):
+        Tagger("ovr").update(new, progress=False)
