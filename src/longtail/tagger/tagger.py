@@ -190,7 +190,9 @@ class Tagger:
         fitted.pipeline, fitted._labels = pipeline, train.labels
         fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
         calibrate = self._settings.calibrate
-        fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+        with display.stage("calibration", 1) as stage:
+            fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+            stage.advance()
         vars(self).update(vars(fitted))
         return self
 
@@ -212,7 +214,7 @@ class Tagger:
     def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
         """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
         self.calibration, self.calibrated_on, self.threshold = None, "", self.model.default_threshold
-        if held_out is None:
+        if held_out is None or (held_out.topk.ids == NO_LABEL).all():
             return
         best = held_out.topk
         if calibrate and best.n_samples >= MIN_SAMPLES:
