@@ -217,7 +217,9 @@ class Tagger:
         fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
         calibrate = self._settings.calibrate
         Y = append_labels(train.Y, pipeline.named)
-        fitted._fit_decisions(predict_held_out(pipeline.model, X, Y, encoded, calibrate), calibrate)
+        with display.stage("calibration", 1) as stage:
+            fitted._fit_decisions(predict_held_out(pipeline.model, X, Y, encoded, calibrate), calibrate)
+            stage.advance()
         fitted.unseen = None
         if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
             seed = pipeline.model.get_params().get("seed", 0)
@@ -252,7 +254,7 @@ class Tagger:
         """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
         self.calibration, self.calibrated_on, self.set_rules = None, "", None
         self.threshold = self.model.default_threshold
-        if held_out is None:
+        if held_out is None or (held_out.topk.ids == NO_LABEL).all():
             return
         if calibrate and held_out.topk.n_samples >= MIN_SAMPLES:
             self.calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
