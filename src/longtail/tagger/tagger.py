@@ -196,7 +196,9 @@ class Tagger:
         fitted.pipeline, fitted._labels = pipeline, train.labels
         fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
         calibrate = self._settings.calibrate
-        fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+        with display.stage("calibration", 1) as stage:
+            fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+            stage.advance()
         vars(self).update(vars(fitted))
         return self
 
@@ -237,7 +239,7 @@ class Tagger:
         """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
         self.calibration, self.calibrated_on, self.set_rules = None, "", None
         self.threshold = self.model.default_threshold
-        if held_out is None:
+        if held_out is None or (held_out.topk.ids == NO_LABEL).all():
             return
         if calibrate and held_out.topk.n_samples >= MIN_SAMPLES:
             self.calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
