@@ -130,7 +130,7 @@ def draw(rows: list[Row]) -> str:
     for number, (source, colour) in enumerate(SOURCES.items()):
         x, y = LEFT + 110 * number, HEIGHT - 12
         parts += [draw_line(x, y - 4, x + 24, y - 4, colour, ' stroke-width="2"'), draw_text(x + 30, y, f"after {source}")]
-    parts.append(draw_text(LEFT + 320, HEIGHT - 12, "a line per corpus and method; dashed: as asked", fill=GREY, size=11))
+    parts.append(draw_text(LEFT + 340, HEIGHT - 12, "a line per corpus and method", fill=GREY))
     return make_svg(WIDTH, HEIGHT, parts)
 
 

@@ -21,7 +21,7 @@ COUNTS = (1000 / np.arange(1, N_LABELS + 1)).astype(np.int32)
 
 @cache
 def draw(seed: int, n: int = 3000) -> tuple[TopK, sp.csr_array]:
-    """Calibrated top-k probabilities; frequent labels can be told apart, rare ones hardly reach 0.3."""
+    """Calibrated top-k probabilities; frequent labels can be predicted, rare ones hardly reach 0.3."""
     random = np.random.default_rng(seed)
     ids = np.array([random.choice(N_LABELS, K, replace=False, p=COUNTS / COUNTS.sum()) for _ in range(n)])
     chances = random.beta(0.3, 1.0, (n, K)) * np.where(ids < 10, 1.0, 0.35)

@@ -115,6 +115,15 @@ def test_rules_alone_can_be_fitted_again(tagger: Tagger, test: Dataset, tmp_path
     assert anew.set_rules is not None and anew.set_rules.curve.n_samples == 300
 
 
+def test_sets_can_be_chosen_from_fewer_or_more_labels(tagger: Tagger, test: Dataset, tmp_path: Path) -> None:
+    tagger.save(tmp_path / "model")
+    again = longtail.load(tmp_path / "model").calibrate(make_corpus(300, 5), k=2)
+    assert again.set_rules is not None and again.set_rules.depth == 2
+    assert max(len(tags) for tags in again.predict(test, target="recall=0.9")) == 2
+    with pytest.raises(SettingError, match="chosen from 2 labels per text"):
+        again.predict(test, target="count=3")
+
+
 def test_there_must_be_a_curve_to_keep(plain: Tagger, test: Dataset) -> None:
     with pytest.raises(SettingError, match="no calibration to keep"):
         plain.calibrate(test, keep_curve=True)
@@ -126,7 +135,7 @@ def test_labels_that_the_tagger_does_not_know_count_as_missed(tagger: Tagger, tm
     labels = [[*known.get_label_names(row), "unheard of"] for row in range(300)]
     tagger.save(tmp_path / "model")
     again = longtail.load(tmp_path / "model").calibrate(list(known.texts or ()), labels)
-    with pytest.raises(SettingError, match=r"recall=0\.7 cannot be promised.*larger k"):
+    with pytest.raises(SettingError, match=r"recall=0\.7 cannot be promised.*VALID --k"):
         again.predict(["apple"], target="recall=0.7")
 
 

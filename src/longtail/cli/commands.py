@@ -104,7 +104,7 @@ def calibrate(arguments: Namespace) -> None:
     check_sources(arguments.data, vocabulary=arguments.vocabulary)
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
     data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
-    tagger.calibrate(data, keep_curve=arguments.keep_curve).save(arguments.model, overwrite=True)
+    tagger.calibrate(data, k=arguments.k, keep_curve=arguments.keep_curve).save(arguments.model, overwrite=True)
     what = "rules for sets fitted" if arguments.keep_curve else "calibrated"
     display.say(f"{what} on {data.n_samples:,} samples; saved in {arguments.model}")
 

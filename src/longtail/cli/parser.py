@@ -221,6 +221,8 @@ def _add_models(add: _Add) -> None:
     calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
     calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
     keep = "keep the probabilities, fit the rules for sets of labels only: what --target promises is then exact"
+    depth = "labels per text that sets are chosen from (default: four times the average number of labels, 20 to 100)"
+    calibrate.add_argument("--k", type=_positive, metavar="N", help=depth)
     calibrate.add_argument("--keep-curve", action="store_true", help=keep)
     _add_threads(calibrate)
     add_layout_options(calibrate)

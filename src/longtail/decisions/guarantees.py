@@ -30,7 +30,8 @@ _LOG_ODDS = np.arange(-184, 185) / 20
 _GRID = np.concatenate([[0.0], 1 / (1 + np.exp(-_LOG_ODDS))]).astype(np.float32).astype(np.float64)  # 0, 0.0001 to 0.9999
 _SHARES = (0.8, 0.1, 0.1)  # parts of δ that the sequences of tests for a precision get
 _STEP = 0.01  # in which the level that can be promised is searched
-_MORE_DATA = "or fit on more held-out data: longtail calibrate MODEL VALID"
+_MORE_TEXTS = "Ask for less, or give more held-out texts: longtail calibrate MODEL VALID"
+_MORE_LABELS = "Ask for less, or choose from more labels per text: longtail calibrate MODEL VALID --k 200"
 
 Values = NDArray[np.float64]
 
@@ -105,26 +106,26 @@ def find_precision_threshold(curve: RiskCurve, level: float, delta: float = DELT
                 found.append(at)
         return float(curve.thresholds[min(found)]) if found else None
 
-    return _require(search, level, "precision", curve, f"Ask for less, {_MORE_DATA}")
+    return _require(search, level, "precision", curve, _MORE_TEXTS)
 
 
 def find_recall_threshold(curve: RiskCurve, level: float) -> float:
     """Return the highest threshold whose recall is at least ``level``, on average over held-out samples and new ones."""
 
     def search(level: float) -> float | None:
-        bound = (curve.missed + 1) / (curve.n_labelled + 1)  # n/(n+1) · mean + 1/(n+1), not increasing with fewer labels
+        bound = (curve.missed + 1) / (curve.n_labelled + 1)  # n/(n+1) · mean + 1/(n+1), which grows with the threshold
         fits = np.flatnonzero(bound <= 1 - level + 1e-12)
         return float(curve.thresholds[fits[-1]]) if len(fits) else None
 
-    return _require(search, level, "recall", curve, f"Ask for less, calibrate with a larger k, {_MORE_DATA}")
+    return _require(search, level, "recall", curve, _MORE_LABELS)
 
 
 def find_count_threshold(curve: RiskCurve, count: float) -> float:
     """Return the threshold at which held-out samples get ``count`` labels on average, as nearly as possible."""
     mean = curve.n_labels / curve.n_samples
     if mean[0] < count:
-        hint = f"There are {mean[0]:.3g} candidates per text: ask for fewer, or calibrate with a larger k"
-        raise SettingError(f"count={count:g} is more than there are candidates", hint=hint)
+        found = f"count={count:g} is not possible: sets are chosen from {mean[0]:.3g} labels per text"
+        raise SettingError(found, hint=_MORE_LABELS)
     return float(curve.thresholds[np.argmin(np.abs(mean - count))])
 
 

@@ -227,23 +227,33 @@ class Tagger:
         vars(self).update(vars(fitted))
         return self
 
-    def calibrate(self, data: Any, labels: Any = None, *, keep_curve: bool = False, **layout: Unpack[LayoutOptions]) -> Self:
+    def calibrate(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        k: int | None = None,
+        keep_curve: bool = False,
+        **layout: Unpack[LayoutOptions],
+    ) -> Self:
         """Fit the calibration again, and the rules for sets of labels, to data that the tagger was not fitted on.
 
         :param data: Data in one of the forms that ``fit`` takes.
         :param labels: Labels as for ``fit``.
+        :param k: Labels per sample that sets are chosen from. None: four times the average number of labels, 20 to 100.
         :param keep_curve: Whether to keep the calibration and fit the rules only. What they promise about precision and
             recall is then exact; otherwise, both are fitted to the same samples, and it is an approximation.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
+        if keep_curve and not self.calibration:
+            raise SettingError("there is no calibration to keep", hint="Calibrate without --keep-curve first")
         inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
         if Y.shape[0] < MIN_SAMPLES:
             hint = f"Give at least {MIN_SAMPLES}, better some thousand"
             raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
-        best, source = self.pipeline.topk(inputs, choose_depth(Y)), f"{Y.shape[0]:,} samples given after training"
+        depth, source = choose_depth(Y) if k is None else k, f"{Y.shape[0]:,} samples given after training"
+        best = self.pipeline.topk(inputs, depth)
         held_out = HeldOut(best, self.register.unfold(Y, self.model.n_labels), self.model.label_counts, source)
-        if keep_curve and not self.calibration:
-            raise SettingError("there is no calibration to keep", hint="Calibrate without keep_curve first")
         if keep_curve:
             self._fit_rules(held_out)
         else:
