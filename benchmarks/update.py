@@ -1,15 +1,16 @@
-"""Continued training: a model of 95 % of the training samples, updated with the other 5 %, against training on everything.
+"""Continued training: a model of 95 % of the training samples, updated with the other 5 %, and training on everything.
 
-Two cases: ``random``, new samples drawn at random; ``new labels``, all samples of some labels that are not frequent. Each model
-is updated without old samples and with a replay of a fifth of them. Evaluated on test data; for new labels separately on the
-samples that have one and on the others. One thread, seed 0; CPU seconds include the features. ``--json FILE`` is written after
-each model and resumed from; ``--draw`` draws docs/updating.svg from it.
+Two cases: ``random``, new samples drawn at random; ``new labels``, all samples of some labels that are not frequent. Each
+model is updated without old samples, and with a replay of a fifth of them. Evaluated on test data; for new labels separately
+on the samples that have one and on the others. One thread, seed 0; CPU seconds include the features. ``--json FILE`` is
+written after each method and resumed from; ``--draw`` draws docs/updating.svg from it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "aplc")
 CASES = ("random", "new labels")
 NEW_SHARE, REPLAY = 0.05, 0.2
 MAX_FREQUENCY = 0.01  # share of the samples that a new label has at most
+_TOP, _ROW, _LEFT, _WIDTH, _GAP = 44, 18, 170, 250, 70  # of the picture, in pixels
+_LEGEND = {"before": GREY, "updated with replay (right: its cost)": BLUE, "from scratch (cost 1)": RED}
 TITLE = "Updated with 5 % new samples, on test data"
 
 
@@ -80,44 +83,62 @@ def measure(corpus: str, case: str, method: str) -> list[Row]:
     tagger = Tagger(method, threads=1).fit(old, progress=False)
     add("before", tagger, 0.0)
     for name, replayed in (("updated", None), ("updated, replay", old)):
-        tagger_now = Tagger.from_pipeline(
-            tagger.pipeline, tagger.labels, tagger.reads_texts, tagger.threshold, tagger.layout
-        )
+        twin = copy(tagger)  # an update replaces the parts of a tagger
         with Stopwatch() as watch:
-            tagger_now.update(new, old=replayed, replay=REPLAY, progress=False)
-        add(name, tagger_now, watch.cpu)
+            twin.update(new, old=replayed, replay=REPLAY, progress=False)
+        add(name, twin, watch.cpu)
     return [{**row, "cost": row["CPU-s"] / scratch.cpu} for row in rows]
+
+
+def summarise(rows: Sequence[Row]) -> list[Row]:
+    """One row per corpus, method and case: P@1 (without / with a new label), updates without and with replay, and costs."""
+    out = []
+    for corpus, case, method in dict.fromkeys((row["corpus"], row["case"], row["method"]) for row in rows):
+        mine = {row["model"]: row for row in rows if (row["corpus"], row["case"], row["method"]) == (corpus, case, method)}
+        parts = ("P@1",) if case == "random" else ("P@1 old labels", "P@1 new labels")
+        shown: Row = {"corpus": corpus, "new samples": case, "method": method}
+        for model in ("before", "updated", "updated, replay", "from scratch"):
+            shown[model] = " / ".join(f"{mine[model][part]:.1f}" for part in parts)
+        shown["cost"] = f"{mine['updated']['cost']:.3f}"
+        shown["cost, replay"] = f"{mine['updated, replay']['cost']:.3f}"
+        out.append(shown)
+    return out
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Draw P@1 before, after and from scratch: of all test samples, and of those with a new label."""
-    panels = [("5 % more samples: all test samples", "random", "P@1"), ("new labels: test samples with one", "new labels", "P@1 new labels")]  # fmt: skip
+    panels = {
+        "random": ("5 % more samples: all test samples", "P@1"),
+        "new labels": ("new labels: samples with one", "P@1 new labels"),
+    }
     pairs = list(dict.fromkeys((row["corpus"], row["method"]) for row in rows))
-    height, left, width = 18, 210, 250
-    parts = []
-    for number, (title, case, metric) in enumerate(panels):
-        x0 = left + number * (width + 70)
-        parts.append(draw_text(x0, 20, title))
+    bottom = _TOP + _ROW * len(pairs)
+    parts = [draw_text(8, _TOP + _ROW * i + 4, f"{c.split('-')[0]}, {method}") for i, (c, method) in enumerate(pairs)]
+    for number, (case, (title, metric)) in enumerate(panels.items()):
+        left = _LEFT + number * (_WIDTH + _GAP)
+        parts.append(draw_text(left, 20, title))
         for tick in (0, 25, 50, 75, 100):
-            x = x0 + tick / 100 * width
-            parts += [draw_line(x, 30, x, 36 + height * len(pairs)), draw_text(x, 50 + height * len(pairs), str(tick), anchor="middle")]  # fmt: skip
+            x = left + tick / 100 * _WIDTH
+            parts += [draw_line(x, 30, x, bottom), draw_text(x, bottom + 14, str(tick), anchor="middle")]
         for i, pair in enumerate(pairs):
-            y = 44 + height * i
-            if number == 0:
-                parts.append(draw_text(8, y + 4, f"{pair[0].split('-')[0]}, {pair[1]}"))
             mine = {row["model"]: row for row in rows if (row["corpus"], row["method"], row["case"]) == (*pair, case)}
-            for model, colour, radius in (("before", GREY, 4), ("from scratch", RED, 5.5), ("updated, replay", BLUE, 3.5)):
-                if metric in mine.get(model, {}):
-                    x = x0 + mine[model][metric] / 100 * width
-                    parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="{radius}" fill="{colour}"/>')
-            if "updated, replay" in mine:
-                cost = f"{mine['updated, replay']['cost']:.2f}"
-                parts.append(draw_text(x0 + width + 12, y + 4, cost, fill=BLUE))
-    y = 72 + height * len(pairs)
-    for i, (name, colour) in enumerate((("before", GREY), ("updated with replay (right: its cost)", BLUE), ("from scratch (cost 1)", RED))):  # fmt: skip
-        x = left + (0, 70, 300)[i]
-        parts += [f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colour}"/>', draw_text(x + 8, y, name)]
-    path.write_text(make_svg(left + 2 * (width + 70), y + 12, parts), encoding="utf-8")
+            parts += _draw_row(mine, metric, left, _TOP + _ROW * i)
+    for (name, colour), x in zip(_LEGEND.items(), (0, 70, 300), strict=True):
+        parts += [f'<circle cx="{_LEFT + x}" cy="{bottom + 32}" r="4" fill="{colour}"/>']
+        parts.append(draw_text(_LEFT + x + 8, bottom + 36, name))
+    path.write_text(make_svg(_LEFT + 2 * (_WIDTH + _GAP), bottom + 48, parts), encoding="utf-8")
+
+
+def _draw_row(models: dict[str, Row], metric: str, left: float, y: float) -> list[str]:
+    """The three values of one method on one corpus, and the cost of the update."""
+    parts = []
+    for model, colour, radius in (("before", GREY, 4), ("from scratch", RED, 5.5), ("updated, replay", BLUE, 3.5)):
+        if metric in models.get(model, {}):
+            x = left + models[model][metric] / 100 * _WIDTH
+            parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="{radius}" fill="{colour}"/>')
+    if metric in models.get("updated, replay", {}):
+        parts.append(draw_text(left + _WIDTH + 12, y + 4, f"{models['updated, replay']['cost']:.3f}", fill=BLUE))
+    return parts
 
 
 def main() -> None:
@@ -129,7 +150,10 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="draw docs/updating.svg from the results in --json")
     given = parser.parse_args()
     saved = json.loads(given.json.read_text())[TITLE] if given.json and given.json.exists() else []
-    notes = [f"replay {REPLAY}; cost: CPU seconds relative to training from scratch on all samples; one thread, seed 0"]
+    notes = [
+        f"P@1; with new labels, of samples without / with one. Replay {REPLAY}. One thread, seed 0",
+        "cost: CPU seconds of the update relative to training from scratch on all samples",
+    ]
     done = {(row["corpus"], row["case"], row["method"]) for row in saved}
     for corpus in given.corpus or SIZES:
         for method in given.method or METHODS:
@@ -140,7 +164,7 @@ def main() -> None:
                         given.json.write_text(json.dumps({TITLE: saved, "notes": notes}, indent=1) + "\n", encoding="utf-8")
     if given.draw:
         draw(saved, ROOT / "docs" / "updating.svg")
-    report({TITLE: saved}, notes, None)
+    report({TITLE: summarise(saved)}, notes, None)
 
 
 if __name__ == "__main__":

@@ -185,8 +185,8 @@ class Model(Settings, ABC):
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
         """Continue to learn, and return what was trained. Attributes are replaced, never changed in place."""
-        hint = "Train it again on all samples, or use a method that can: `longtail methods`"
-        raise LongtailError(f"{find_method_name(type(self))} cannot be updated with these settings", hint=hint)
+        hint = "Train it again on all samples; the page on updating lists the methods that can be updated"
+        raise LongtailError(f"{find_method_name(type(self))} cannot be updated", hint=hint)
 
     def count_labels(self, Y: sp.csr_array) -> Ints:
         """[n_labels] Samples of each label so far and in Y, which may have further labels."""

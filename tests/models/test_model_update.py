@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from longtail.errors import DataError, LongtailError
 from longtail.model import Model
+from longtail.models.aplc.model import Aplc
 from longtail.models.blend.model import Blend
 from longtail.models.glas.model import Glas
 from longtail.models.hierarchicalxc.model import HierarchicalXC
@@ -218,6 +219,15 @@ def test_a_label_of_a_sample_must_be_known() -> None:
     known = sp.csr_array(1 - Y.toarray())
     with pytest.raises(DataError, match="not known"):
         model.update(X, Y, known=known)
+
+
+def test_a_method_that_cannot_be_updated_says_so() -> None:
+    texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
+    model = Aplc(holdout=0, threads=1).fit(texts, Y)
+    before = model.topk(texts, 1).scores
+    with pytest.raises(LongtailError, match="aplc cannot be updated"):
+        model.update(["blue rose"], np.array([[0, 1]]))
+    assert model.n_samples == 16 and np.array_equal(model.topk(texts, 1).scores, before)
 
 
 def test_a_model_must_be_fitted_first() -> None:

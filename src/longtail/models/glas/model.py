@@ -109,9 +109,9 @@ class Glas(GlasSettings, Model):
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
+        from longtail.models.glas.continuation import NewSamples
         from longtail.models.glas.network import GlasWeights
         from longtail.models.glas.training import continue_glas
-        from longtail.nn.continuation import NewSamples
 
         counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
         after = self.plan(self.n_samples + X.shape[0], int(np.count_nonzero(counts)))

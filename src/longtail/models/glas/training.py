@@ -14,13 +14,13 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints, Longs
 from longtail.model import Valid
+from longtail.models.glas.continuation import NewSamples
 from longtail.models.glas.cooccurrence import compute_cooccurrence, take_submatrix
 from longtail.models.glas.network import GlasNetwork, GlasWeights
 from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
-from longtail.nn.continuation import NewSamples
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
