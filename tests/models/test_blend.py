@@ -129,9 +129,10 @@ def test_a_label_whose_name_is_in_the_text_is_proposed() -> None:
     assert len({tuple(tag.label for tag in tags) for tags in without.predict(["oboe", "violin", "harp"], k=2)}) == 1
 
 
-def test_a_label_without_samples_is_never_predicted_even_if_its_name_is_in_the_text() -> None:
-    tags = Tagger("blend", members="popularity, popularity").fit(titles(60, 0)).predict(["the lute"], k=8)
-    assert "lute" not in {tag.label for tag in tags[0]}
+def test_a_label_without_samples_is_predicted_by_the_tagger_not_by_the_blend() -> None:
+    for unseen in (False, True):
+        blend = Tagger("blend", members="popularity, popularity", unseen=unseen).fit(titles(60, 0))
+        assert ("lute" in {tag.label for tag in blend.predict(["the lute"], k=8)[0]}) == unseen
 
 
 def test_the_contribution_of_a_name_is_at_its_place(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import longtail
 from longtail import Dataset, LabelEditor, Labels, Tagger
+from longtail.data.vocabulary import format_vocabulary
 from longtail.errors import DataError
 from longtail.tagger.register import Register
 from longtail.tagger.vocabulary_diff import Moved, Renamed, apply_vocabulary, compare_vocabulary, match_labels
@@ -144,3 +145,9 @@ def test_skos_is_followed_from_disk(train: Dataset, tmp_path: Path) -> None:
     assert tagger.register.history[-1].summary == "3 renamed, 1 gone, 1 new, 3 updated, from v.ttl"
     assert editor.sync(tmp_path / "v.ttl").is_empty and len(editor.history) == 1  # nothing to log
     assert editor.diff(tmp_path / "v.ttl", language="fr").renamed
+
+
+def test_former_names_survive_a_vocabulary_file(tmp_path: Path) -> None:
+    register, _ = apply_vocabulary(Register.from_labels(OLD), NEW)
+    (tmp_path / "v.tsv").write_text(format_vocabulary(register.labels))
+    assert longtail.read_vocabulary(tmp_path / "v.tsv") == (register.labels, ())

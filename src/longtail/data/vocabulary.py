@@ -23,7 +23,7 @@ from longtail.files import open_read, peek, read_lines
 
 VOCABULARY_FILE = "labels.tsv"
 _NAME_LISTS = ("labels.txt", "Yf.txt")  # one name per line; the line number is the id
-_CELLS = ("uri", "notation", "text", "alt_names", "parents")  # columns of a table besides the names
+_CELLS = ("uri", "notation", "text", "alt_names", "parents", "former_names")  # columns of a table besides the names
 _LANGUAGE_COLUMN = re.compile(r"label_([a-zA-Z]{2,3}(?:-\w+)*)")  # label_fi: the name in Finnish, as in Annif's CSV files
 _URI = re.compile(r"<([^<>\s]+)>|((?:\w+://|urn:)[^<>\s]+)")
 _PEEKED_BYTES = 1 << 16
