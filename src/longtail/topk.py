@@ -77,7 +77,7 @@ class HeldOut(NamedTuple):
 
     topk: TopK  # with the scores of the model
     Y: sp.csr_array  # [n_samples, n_labels] the true labels
-    label_counts: NDArray[np.integer[Any]]  # [n_labels] samples of each label that the model was fitted on
+    label_counts: NDArray[Any]  # [n_labels] samples of each label that the model was fitted on, or as many as it counts for
     source: str  # where the samples come from, for people
 
 

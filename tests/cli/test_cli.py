@@ -336,3 +336,22 @@ def test_a_collapse_is_reported_in_one_line(
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "collapsed" in line]
     assert line.startswith("longtail train: warning: OneVsRest has collapsed") and ".py" not in line
     assert any(f"({topic})" in line for topic in ("fruit", "metal", "music", "sea"))
+
+
+def test_evaluation_and_info_say_how_scores_are_calibrated(
+    train: Dataset, test: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(write(data, tmp_path / name)) for name, data in (("train", train), ("test", test))]
+    model, plain = str(tmp_path / "model"), str(tmp_path / "plain")
+    assert main(["train", files[0], "--out", model]) == 0
+    assert main(["train", files[0], "--set", "calibrate=false", "--out", plain]) == 0
+    capsys.readouterr()
+    for folder, is_calibrated in ((model, True), (plain, False)):
+        assert main(["evaluate", folder, files[1]]) == 0
+        assert ("ECE" in capsys.readouterr().out) is is_calibrated
+        assert main(["info", folder]) == 0
+        found = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("calibration"))
+        assert ("training samples, predicted by a second model" if is_calibrated else "none") in found
+    assert main(["evaluate", model, files[1], "--json", "-"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result["reliability"][0]) == {"n_pairs", "predicted", "observed"} and "ECE@5" in result["intervals"]

@@ -64,7 +64,7 @@ def test_the_report_holds_all_results_and_the_failure(done: Path, test: Dataset)
     assert (
         "needs the parents of the labels" in page
         and "<script" not in page
-        and page.count("<svg") == 3
+        and page.count("<svg") == 4
         and 'class="bars"' in page
     )
     for name in ("popularity", "ovr", "plt"):

@@ -228,3 +228,15 @@ def test_a_comparison_reads_standard_input(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
     assert main(["compare", "-", "test.jsonl", "--methods", "popularity", "--out", "report", "--threads", "1"]) == 0
     assert (folder / "report" / "data" / "train" / "train.jsonl").exists()
+
+
+def test_raw_scores_are_those_of_the_model(model: Path, folder: Path, capsys: Output) -> None:
+    (folder / "texts.txt").write_text("ripe apple\nsteel ship\n")
+    answers = []
+    for words in ([], ["--raw"], ["--explain"], ["--explain", "--raw"]):
+        assert predict(model, "texts.txt", "--json", *words) == 0
+        answers.append([json.loads(line)["labels"] for line in capsys.readouterr().out.splitlines()])
+    shown, raw, explained, explained_raw = ([[tag["score"] for tag in row] for row in answer] for answer in answers)
+    assert shown == explained and raw == explained_raw
+    assert all(0 < score < 1 for row in shown for score in row) and min(min(row) for row in raw) < 0
+    assert [[tag["label"] for tag in row] for row in answers[0]] == [[tag["label"] for tag in row] for row in answers[1]]

@@ -16,6 +16,8 @@ from longtail.comparison.worker import read_part
 from longtail.data.write import write
 from longtail.errors import DataError
 from longtail.labelspace.frequency import FREQUENCY_SLICES
+from longtail.report.comparison import render_comparison
+from longtail.report.comparison_page import render_page
 from longtail.spec import MethodSpec
 
 MEASURED = {"p50": 1.0, "p99": 2.0, "per_second": 3.0, "memory": 4.0, "size": 5.0}
@@ -106,3 +108,18 @@ def test_a_file_that_holds_something_else_is_refused(train: Dataset, tmp_path: P
 
 def test_exit_codes_are_explained() -> None:
     assert explain_exit(3) == "the process exited with code 3" and explain_exit(-11) == "the process was killed by SIGSEGV"
+
+
+def test_calibration_errors_are_those_of_methods_whose_scores_are_probabilities() -> None:
+    """Label a is right in all four samples, with a probability of 0.75; b in one of four, with 0.25."""
+    plain = run("plain", ("a", "b"), [[0, 1]] * 4)
+    scores = np.tile(np.array([0.75, 0.25], np.float32), (4, 1))
+    sure = replace(plain, candidate=Candidate("sure", MethodSpec("ovr")), prediction={**MEASURED, "scores": "probability"})
+    result = evaluate_runs(task(), [plain, replace(sure, scores=scores)], ks=(1, 2))
+    found = {each.name: each for each in result.done}
+    assert "ECE@2" not in found["plain"].values and found["plain"].reliability == []
+    assert found["sure"].values["ECE@1"] == 25 and found["sure"].values["ECE@2"] == 12.5
+    assert [tuple(each) for each in found["sure"].reliability] == [(4, 25, 25), (4, 75, 100)]
+    text, page = render_comparison(result), render_page(result)
+    assert "| ECE@2 |   all |" in text and "12.50" in text and "Probabilities" in page and "right, %" in page
+    assert "Probabilities" not in render_page(evaluate_runs(task(), [plain], ks=(1, 2)))

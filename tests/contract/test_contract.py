@@ -224,6 +224,19 @@ def test_corner_cases(model: Model, train: Dataset) -> None:
     assert single.ids.tolist() == [[1], [1], [1]]
 
 
+def test_held_out_predictions_are_of_samples_and_labels_of_the_training_data(
+    model: Model, train: Dataset, vectors: Dataset
+) -> None:
+    X, Y = inputs(model, train, vectors)
+    found = model.fit(X, Y).predict_held_out(X, Y, 3)
+    if found is None:  # scores can be calibrated on validation data only
+        assert not model.get_params().get("holdout")
+        return
+    assert found.topk.n_samples == found.Y.shape[0] > 0 and found.topk.k <= 3 and found.Y.shape[1] == Y.shape[1]
+    assert (np.diff(found.Y.indptr) > 0).all() and found.label_counts.shape == (Y.shape[1],) and found.source
+    assert found.topk.ids.max() < Y.shape[1]
+
+
 def test_saved_and_loaded_predictions_are_identical(method: str, train: Dataset, vectors: Dataset, tmp_path: Path) -> None:
     for data in (train, vectors):
         if model_class(method).input == "texts" and data.texts is None:
@@ -235,6 +248,7 @@ def test_saved_and_loaded_predictions_are_identical(method: str, train: Dataset,
         assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
         assert again.predict(data.inputs, 3) == tagger.predict(data.inputs, 3)
         assert again.model.get_params() == tagger.model.get_params() and again.spec == tagger.spec
+        assert again.score_meaning == tagger.score_meaning and again.calibrated_on == tagger.calibrated_on
         assert repr(again) == f'Tagger("{method}", fitted on {data.n_samples} samples, {data.n_labels} labels)'
 
 

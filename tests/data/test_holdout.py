@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from longtail.data import holdout
-from longtail.data.holdout import split_holdout
+from longtail.data.holdout import draw_holdout, split_holdout
 
 
 def make_samples(n_samples: int) -> tuple[sp.csr_array, sp.csr_array]:
@@ -25,6 +25,12 @@ def test_a_share_of_the_labelled_samples_is_held_out() -> None:
     assert X_train.shape == (74, 80) and Y_train.shape == (74, 1)
     assert sorted([*X_train.indices, *X_valid.indices]) == list(range(80))
     assert X_train.indices.tolist() == sorted(X_train.indices)  # the order is kept
+
+
+def test_the_rows_that_are_held_out_can_be_drawn_again() -> None:
+    X, Y = make_samples(80)
+    _, _, (X_valid, _) = split_holdout(X, Y, 0.1, seed=3)  # type: ignore[misc]
+    assert draw_holdout(Y, 0.1, seed=3).tolist() == X_valid.indices.tolist()
 
 
 def test_texts_are_split_like_matrices() -> None:

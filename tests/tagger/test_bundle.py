@@ -14,6 +14,8 @@ import pytest
 
 import longtail
 from longtail import Dataset, Labels, Tagger
+from longtail.cli.main import main
+from longtail.data.write import write
 from longtail.errors import BundleError, OverwriteWarning
 from longtail.tagger.bundle import FORMAT, MANIFEST, Bundle, encode_files, sign_manifest
 from longtail.topk import TopK
@@ -129,6 +131,24 @@ def test_label_names_may_have_any_character(tmp_path: Path) -> None:
     data = Dataset.from_texts(["one two", "two three"], [names, ["x"]])
     Tagger("popularity").fit(data).save(tmp_path / "m")
     assert longtail.load(tmp_path / "m").labels.names == (*names, "x")
+
+
+def test_bundles_of_format_3_predict_as_before_and_can_be_calibrated(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    """They have no calibration, and their threshold is one of the scores of the model."""
+    tagger = Tagger("ovr", calibrate=False).fit(train)
+    tagger.save(tmp_path / "model")
+    path = tmp_path / "model" / MANIFEST
+    manifest = {**json.loads(path.read_text()), "format": 3}
+    del manifest["sha256"]
+    path.write_bytes(sign_manifest(manifest))
+    old = longtail.load(tmp_path / "model")
+    assert old.calibration is None and old.threshold == tagger.threshold == 0
+    np.testing.assert_array_equal(old.topk(test.inputs).scores, tagger.topk(test.inputs).scores)
+    assert main(["calibrate", str(tmp_path / "model"), str(write(test, tmp_path / "valid"))]) == 0
+    new = longtail.load(tmp_path / "model")
+    assert json.loads(path.read_text())["format"] == FORMAT and new.score_meaning == "probability"
+    np.testing.assert_array_equal(new.topk(test.inputs, raw=True).scores, tagger.topk(test.inputs).scores)
+    assert new.calibrated_on == f"{test.n_samples} samples given after training"
 
 
 @pytest.mark.parametrize(

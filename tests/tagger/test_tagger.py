@@ -14,6 +14,7 @@ from longtail import Dataset, Labels, Tagger
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.extractor import FeatureExtractor
 from longtail.progress import Progress, Stage
+from longtail.topk import NO_LABEL, HeldOut, TopK
 
 
 def test_texts_in_label_names_out(train: Dataset) -> None:
@@ -343,6 +344,14 @@ def test_validation_data_calibrates_the_scores(train: Dataset, test: Dataset) ->
     given = Tagger("ovr", calibrate=False).fit(train).calibrate(test)
     np.testing.assert_array_equal(tagger.topk(test.inputs).scores, given.topk(test.inputs).scores)
     assert tagger.calibrated_on == "60 validation samples" and tagger.threshold == given.threshold
+
+
+def test_predictions_without_any_label_cannot_be_calibrated(train: Dataset) -> None:
+    tagger = Tagger("ovr", calibrate=False).fit(train)
+    nothing = TopK(np.full((30, 2), NO_LABEL), np.full((30, 2), -np.inf))
+    held_out = HeldOut(nothing, train.Y[:30], tagger.model.label_counts, "nothing")
+    again = Tagger.from_pipeline(tagger.pipeline, train.labels, True, held_out=held_out)
+    assert again.calibration is None and again.threshold == tagger.model.default_threshold
 
 
 def test_few_samples_are_not_enough_for_a_calibration() -> None:

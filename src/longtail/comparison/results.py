@@ -17,6 +17,7 @@ from longtail.comparison.runs import MIN_DEPTH, CandidateRun, ComparisonTask
 from longtail.data.dataset import Dataset
 from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
+from longtail.metrics.calibration import ReliabilityBin
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.intervals import PairedDifference, run_paired_test
 from longtail.metrics.ranking import DEFAULT_KS
@@ -60,6 +61,7 @@ class MethodResult:
     precision_curve: list[float] = field(default_factory=list)  # P@1, P@2, …
     costs: dict[str, float] = field(default_factory=dict)  # seconds, ms, MB; of training only if it was trained here
     history: list[dict[str, float]] = field(default_factory=list)
+    reliability: list[ReliabilityBin] = field(default_factory=list)  # empty if scores are not probabilities
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,10 @@ def evaluate_runs(
     counts[: len(seen)] = seen
     Y = task.test.align(task.train.labels).Y
     Y = sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], len(names)))
+    common: dict[str, Any] = {"label_counts": counts, "n_train": task.train.n_samples, "ks": ks, "propensity": propensity}
     scores = [
-        evaluate(top, Y, label_counts=counts, n_train=task.train.n_samples, ks=ks, propensity=propensity) for top in tops
+        evaluate(top, Y, **common, probabilities=run.prediction.get("scores") == "probability")
+        for run, top in zip(done, tops, strict=True)
     ]
     main = f"P@{ks[0]}"
     order = sorted(range(len(done)), key=lambda i: -scores[i].values[main])
@@ -163,7 +167,7 @@ def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[S
         assert run.ids is not None
         labels, new = labels.merge(run.labels)
         best = np.append(new, NO_LABEL).astype(np.int32)[run.ids]  # NO_LABEL is -1, the last position
-        tops.append(TopK(best, np.zeros(best.shape)))
+        tops.append(TopK(best, np.zeros(best.shape) if run.scores is None else run.scores))
     return labels.names, tops
 
 
@@ -183,6 +187,7 @@ def _summarise(
         precision_curve=curve,
         costs=costs,
         history=run.training.get("history", []),
+        reliability=score.bins,
     )
 
 

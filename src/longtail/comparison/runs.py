@@ -66,9 +66,10 @@ class CandidateRun:
     candidate: Candidate
     failure: str = ""
     training: Record = field(default_factory=dict)  # seconds, cpu, memory, history, notes; empty for a saved model
-    prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size
+    prediction: Record = field(default_factory=dict)  # p50, p99, per_second, memory, size, scores (what they are)
     labels: Labels = field(default_factory=lambda: Labels(()))  # by the ids of the predictions
     ids: NDArray[np.int32] | None = None  # [n_samples, depth] predicted for the test data
+    scores: NDArray[np.float32] | None = None  # [n_samples, depth]
 
 
 def run_all(
@@ -101,9 +102,9 @@ def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, tit
     if failure := _predict(job, record, path, progress):
         return CandidateRun(one, failure, record.get("train", {}))
     with np.load(job["predictions"]) as stored:
-        ids = stored["ids"]
+        ids, scores = stored["ids"], stored["scores"]
     labels = load_bundle(folder).labels
-    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids)
+    return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, ids, scores)
 
 
 def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
@@ -124,7 +125,7 @@ def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
 
 def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str:
     """Predict the test data unless the same was done before; add timings to the record. Returns the failure, if any."""
-    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"]}
+    same = {"longtail": __version__, "threads": job["threads"], "depth": job["depth"], "parts": ["ids", "scores"]}
     key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
     if record.get("predict", {}).get("key") == key and Path(job["predictions"]).is_file():
         progress.say(f"{job['title']}: already evaluated")

@@ -63,11 +63,12 @@ def predict(job: dict[str, Any]) -> dict[str, Any]:
     best = tagger.topk(data.inputs, job["depth"])
     seconds = time.perf_counter() - start
     with open_atomic(job["predictions"]) as stream:
-        np.savez_compressed(stream, ids=best.ids)
+        np.savez_compressed(stream, ids=best.ids, scores=best.scores)
     size = sum(entry["bytes"] for entry in load_manifest(Path(job["model"]))["files"].values())
     p50, p99 = np.percentile(1e3 * latency, [50, 99]).tolist()
     per_second = data.n_samples / seconds
-    return {"p50": p50, "p99": p99, "per_second": per_second, "memory": _peak_memory(), "size": size / _BYTES_PER_MB}
+    speed = {"p50": p50, "p99": p99, "per_second": per_second}
+    return {**speed, "memory": _peak_memory(), "size": size / _BYTES_PER_MB, "scores": tagger.score_meaning}
 
 
 def read_part(job: dict[str, Any], part: str) -> Dataset:

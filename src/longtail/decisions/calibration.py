@@ -74,7 +74,7 @@ class Calibration:
     final: Curve  # step 4, over the log-odds of step 3
     n_samples: int  # held-out samples that it was fitted to
 
-    def apply(self, topk: TopK, label_counts: NDArray[np.integer[Any]]) -> TopK:
+    def apply(self, topk: TopK, label_counts: NDArray[Any]) -> TopK:
         """Replace scores by probabilities. The labels and their order stay the same, and scores never increase along a row.
 
         The first labels of a row get the same probabilities no matter how many labels follow.
@@ -100,7 +100,7 @@ class Calibration:
         return cls(by_score, state["weights"], final, int(state["n_samples"][0]))
 
 
-def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.integer[Any]]) -> Calibration:
+def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> Calibration:
     """Fit a calibration to predictions for samples that the model was not fitted on.
 
     :param topk: The predictions, with the scores of the model.
@@ -123,14 +123,14 @@ def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.intege
     return Calibration(by_score, weights, Curve.fit(log_odds[found], hits[found]), topk.n_samples)
 
 
-def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[np.integer[Any]]) -> Doubles:
+def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[Any]) -> Doubles:
     """Steps 1 to 3: log-odds that never increase along a row [n, k]."""
     evidence = _collect_evidence(by_score, scores, counts)
     out: Doubles = np.minimum.accumulate(evidence[..., 0] + evidence @ weights[:-1] + weights[-1], axis=1)
     return out
 
 
-def _collect_evidence(by_score: Curve, scores: Doubles, counts: NDArray[np.integer[Any]]) -> Doubles:
+def _collect_evidence(by_score: Curve, scores: Doubles, counts: NDArray[Any]) -> Doubles:
     """The log-odds of the shared curve, and the logarithm of the samples of the label [n, k, 2]."""
     p = by_score(scores)
     return np.stack([np.log(p / (1 - p)), np.log(np.maximum(counts, 1))], axis=-1)

@@ -1,7 +1,8 @@
 """Predictions for held-out samples by linear methods, which train on all samples: by a second model of a part of them.
 
-The second model is fitted to fewer samples, so its labels have fewer samples, too. A calibration takes that into account: it
-treats a label with c samples in the full model like one with c samples in the second.
+The second model is fitted to a share s of the samples, so a label has fewer samples in it. How sure its score is depends on
+their number if the label is rare, and on their share if it is frequent. So a label with c samples in the second model counts
+as one with c / √s samples in the full model, which lies between the same number, c, and the same share, c / s.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from longtail.features.normaliser import Normaliser
 from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
-SMALL_WORK = 2e9  # non-zero features times labels, up to which the second model takes seconds
-_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.25  # of the samples that the second model is fitted to
+_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.3  # of the samples that the second model is fitted to
+_MAX_SMALL_NONZEROS = 3_000_000  # non-zero features of all samples, up to which training is mostly trials of settings
 
 
 def predict_by_part(
@@ -32,15 +33,14 @@ def predict_by_part(
     :param k: Number of labels to predict.
     :param seed: Seed of the random choice.
     """
-    n_seen = len(np.unique(Y.indices))
-    share = _SMALL_SHARE if X.nnz * n_seen <= SMALL_WORK else _LARGE_SHARE
+    share = _SMALL_SHARE if X.nnz <= _MAX_SMALL_NONZEROS else _LARGE_SHARE
     rows, held_out = _split_rows(Y, share, seed)
     if not len(held_out) or not Y[rows].nnz:
         return None
     model = fit(X[rows], Y[rows])
     best = model.topk(drop_unseen_features(X[held_out], X[rows]), k)
     source = f"{len(held_out):,} training samples, predicted by a second model of {len(rows):,} others"
-    return HeldOut(best, Y[held_out], model.label_counts, source)
+    return HeldOut(best, Y[held_out], model.label_counts / np.sqrt(len(rows) / Y.shape[0]), source)
 
 
 def _split_rows(Y: sp.csr_array, share: float, seed: int) -> tuple[Longs, Longs]:
@@ -60,9 +60,10 @@ def drop_unseen_features(X: sp.csr_array, fitted: sp.csr_array) -> sp.csr_array:
     """
     seen = np.zeros(X.shape[1], bool)
     seen[fitted.indices] = True
-    kept = sp.csr_array((np.where(seen[X.indices], X.data, 0), X.indices, X.indptr), shape=X.shape)
+    lengths = np.sqrt((X * X).sum(axis=1))
+    kept = X.copy()
+    kept.data *= seen[X.indices]
     kept.eliminate_zeros()
     out = Normaliser().transform(kept)
-    lengths = np.sqrt((X * X).sum(axis=1))
     out.data *= np.repeat(lengths, np.diff(out.indptr)).astype(np.float32)
     return out

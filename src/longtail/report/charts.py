@@ -168,6 +168,18 @@ def draw_lines(
     return _wrap_svg(_WIDTH, height, title, parts)
 
 
+def draw_reliability(title: str, lines: Sequence[ChartLine], x_title: str, y_title: str) -> str:
+    """Draw lines over percentages, and the diagonal on which both axes are equal. Names are tooltips."""
+    x, x_ticks = make_linear_axis(0.0, 100.0, _LEFT, _WIDTH - _RIGHT)
+    y, y_ticks = make_linear_axis(0.0, 100.0, _HEIGHT - _BOTTOM, _TOP)
+    parts = _draw_frame(_WIDTH, _HEIGHT, _Axes(x, y, x_ticks, y_ticks, x_title, y_title, lambda value: f"{value:g}"))
+    parts.append(f'<path class="front" d="M{x(0):.1f} {y(0):.1f}L{x(100):.1f} {y(100):.1f}"/>')
+    for line in lines:
+        drawn = [_draw_segment(line.name or line.label, segment, x, y, marked=True) for segment in line.segments]
+        parts.append(f'<g class="s{line.series % N_COLOURS}">{"".join(drawn)}</g>')
+    return _wrap_svg(_WIDTH, _HEIGHT, title, parts)
+
+
 def _draw_segment(name: str, segment: Sequence[tuple[float, float]], x: Scale, y: Scale, marked: bool) -> str:
     """A line, with a dot and a tooltip for each value if it is marked or has only one."""
     places = [(x(a), y(b)) for a, b in segment]

@@ -41,6 +41,8 @@ def render_comparison(result: Comparison) -> str:
         rows = [[e.name, *(f"{e.slices[name][deepest]:.2f}" for name in slices)] for e in done]
         meanings = ", ".join(f"{name} {FREQUENCY_MEANINGS[name]}" for name in slices)
         parts.append(f"{render_table([deepest, *slices], rows)}\nLabels by training samples: {meanings}")
+        if list_calibrated(result):
+            parts.append(_render_calibration(result))
         rows = [[e.name, *(format_cost(e, name) for name in COST_TITLES)] for e in done]
         kind = "text" if result.facts["kind"] == "texts" else "sample"
         parts.append(
@@ -50,6 +52,25 @@ def render_comparison(result: Comparison) -> str:
     parts += [f"{e.name} failed: {e.failure}" for e in result.results if e.failure]
     parts += [f"{e.name}: {note}" for e in done for note in e.notes]
     return "\n\n".join(parts)
+
+
+def list_calibrated(result: Comparison) -> list[MethodResult]:
+    """The methods whose scores are probabilities."""
+    return [e for e in result.done if e.reliability]
+
+
+def list_errors(entry: MethodResult, k: int) -> dict[str, float]:
+    """The calibration error of a method, of all labels and by label frequency."""
+    name = f"ECE@{k}"
+    return {"all": entry.values[name], **{part: entry.slices[part][name] for part in list_slices(entry)}}
+
+
+def _render_calibration(result: Comparison) -> str:
+    """Calibration errors, also by label frequency."""
+    k, entries = max(result.ks), list_calibrated(result)
+    rows = [[e.name, *(f"{error:.2f}" for error in list_errors(e, k).values())] for e in entries]
+    table = render_table([f"ECE@{k}", *list_errors(entries[0], k)], rows)
+    return f"{table}\nBy how much probabilities differ from the share of right labels; lower is better"
 
 
 COST_TITLES = {

@@ -6,9 +6,26 @@ from collections.abc import Sequence
 from html import escape
 
 from longtail.comparison.results import Comparison, find_pareto_front
-from longtail.report.charts import N_COLOURS, ChartLine, ChartPoint, draw_lines, draw_scatter
-from longtail.report.comparison import format_cost, format_number, join_words, list_slices, list_strong
-from longtail.report.page_parts import break_long, choose_label, render_figure, render_legend, render_name, render_section
+from longtail.report.charts import N_COLOURS, ChartLine, ChartPoint, draw_lines, draw_reliability, draw_scatter
+from longtail.report.comparison import (
+    format_cost,
+    format_number,
+    join_words,
+    list_calibrated,
+    list_errors,
+    list_slices,
+    list_strong,
+)
+from longtail.report.page_parts import (
+    break_long,
+    choose_label,
+    render_figure,
+    render_html_table,
+    render_legend,
+    render_method_cell,
+    render_name,
+    render_section,
+)
 
 _SLICE_TITLES = {"head": "100 training samples or more", "torso": "10–99 training samples", "tail": "1–9 training samples"}
 
@@ -84,6 +101,31 @@ def _render_bars(result: Comparison, slice_name: str, metric: str, most: float) 
         bar = f'<i class="s{result.results.index(e) % N_COLOURS}" style="--v:{100 * value / (most or 1.0):.1f}%"></i>'
         rows.append(f'<li>{render_name(result, e)}<span class="track">{bar}<b>{value:.1f}</b></span></li>')
     return f'<ul class="bars">{"".join(rows)}</ul>'
+
+
+def render_calibration(result: Comparison) -> str:
+    """Reliability, and the calibration error by label frequency, of the methods whose scores are probabilities."""
+    entries, k = list_calibrated(result), max(result.ks)
+    if not entries:
+        return ""
+    lines = []
+    for e in entries:
+        curve = [(one.predicted, one.observed) for one in e.reliability]
+        lines.append(ChartLine(choose_label(result, e), [curve], result.results.index(e), e.name))
+    title = f"Right labels by probability, of the first {k} labels"
+    chart = draw_reliability(title, lines, "probability, %", "right, %")
+    rows = []
+    for e in entries:
+        cells = "".join(f"<td><b>{error:.2f}</b></td>" for error in list_errors(e, k).values())
+        rows.append(render_method_cell(result, e) + cells)
+    table = render_html_table("Calibration error", ["method", *list_errors(entries[0], k)], rows)
+    words = (
+        f"Of the labels that get a probability of 70 %, 70 % should be right: the diagonal. Each dot is a twentieth of the "
+        f"first {k} labels of all samples. ECE@{k}, the calibration error, is the mean distance of the dots from the "
+        "diagonal in percentage points, of all labels and by the number of training samples of the label; lower is better."
+    )
+    content = f'<div class="beside">{chart}{table}</div>'
+    return render_section("Probabilities", words, render_figure("Reliability", content))
 
 
 def render_training(result: Comparison) -> str:

@@ -21,7 +21,13 @@ from longtail.report.comparison import (
     summarise,
 )
 from longtail.report.comparison_examples import render_disagreements
-from longtail.report.comparison_figures import render_precision, render_rare_labels, render_trade_offs, render_training
+from longtail.report.comparison_figures import (
+    render_calibration,
+    render_precision,
+    render_rare_labels,
+    render_trade_offs,
+    render_training,
+)
 from longtail.report.page_parts import break_long, render_html_table, render_method_cell, render_section
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -32,7 +38,8 @@ def render_page(result: Comparison) -> str:
     parts = [_render_header(result)]
     if result.done:
         parts += [_render_accuracy(result), _render_costs(result), render_trade_offs(result), render_precision(result)]
-        parts += [render_rare_labels(result), render_training(result), render_disagreements(result)]
+        parts += [render_rare_labels(result), render_calibration(result), render_training(result)]
+        parts += [render_disagreements(result)]
         parts += [_render_all_metrics(result)]
     parts += [_render_problems(result), _render_footer(result)]
     title = f"longtail: {len(result.results)} methods on {Path(result.facts['test']).name}"

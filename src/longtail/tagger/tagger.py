@@ -207,7 +207,9 @@ class Tagger:
         fitted.pipeline, fitted._register = pipeline, Register.from_labels(train.labels)
         fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
         calibrate = self._settings.calibrate
-        fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+        with display.stage("calibration", 1) as stage:
+            fitted._fit_decisions(predict_held_out(pipeline.model, X, train.Y, encoded, calibrate), calibrate)
+            stage.advance()
         fitted.unseen = None
         if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
             seed = pipeline.model.get_params().get("seed", 0)
@@ -234,7 +236,7 @@ class Tagger:
     def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
         """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
         self.calibration, self.calibrated_on, self.threshold = None, "", self.model.default_threshold
-        if held_out is None:
+        if held_out is None or (held_out.topk.ids == NO_LABEL).all():
             return
         best = held_out.topk
         if calibrate and best.n_samples >= MIN_SAMPLES:
@@ -440,7 +442,8 @@ class Tagger:
                 out["last change"] = str(self.register.history[-1])
             out["training samples"] = f"{model.n_samples:,}"
             out["scores"] = f"{self.score_meaning}; labels are predicted from {self.threshold:.3g}"
-            out["calibration"] = f"on {self.calibrated_on}" if self.calibration else "none: scores are those of the model"
+            fitted = f"{model.score_meaning} to probability, on {self.calibrated_on}"
+            out["calibration"] = fitted if self.calibration else "none: scores are those of the model"
             if self.constraints is not None:
                 out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
             if self.pipeline.decisions:

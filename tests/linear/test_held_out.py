@@ -1,0 +1,52 @@
+"""Held-out predictions of linear methods: by a second model of a part of the samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.linear.held_out import drop_unseen_features, predict_by_part
+from longtail.topk import TopK
+
+
+class Recorder:
+    """A model that only records what it gets. Sample i has the feature i, so features tell the samples."""
+
+    def fit(self, X: sp.csr_array, Y: sp.csr_array) -> Recorder:
+        self.fitted, self.label_counts = set(X.indices.tolist()), np.bincount(Y.indices, minlength=Y.shape[1])
+        return self
+
+    def topk(self, X: sp.csr_array, k: int) -> TopK:
+        self.X = X
+        return TopK(np.tile(np.arange(k), (X.shape[0], 1)), np.zeros((X.shape[0], k)))
+
+
+def test_the_second_model_is_fitted_to_other_samples_than_it_predicts() -> None:
+    X = sp.csr_array(np.hstack([np.eye(100), np.ones((100, 1))]))  # and one feature that all samples share
+    Y = sp.csr_array(np.repeat([[1, 0], [0, 1], [1, 1], [0, 0]], 25, axis=0))
+    model = Recorder()
+    found = predict_by_part(model.fit, X, Y, 2, seed=0)
+    assert found is not None
+    assert len(model.fitted) == 51 and set(model.X.indices.tolist()) == {100}  # features of no fitted sample are unknown
+    np.testing.assert_allclose(model.X.data, np.sqrt(2))  # the length of a sample stays as it is
+    assert (np.diff(found.Y.indptr) > 0).all() and found.Y.shape[0] <= 50  # samples without labels cannot be judged
+    np.testing.assert_allclose(found.label_counts, model.label_counts * np.sqrt(2))
+    assert found.source == f"{found.Y.shape[0]} training samples, predicted by a second model of 50 others"
+
+
+def test_large_data_is_fitted_to_a_smaller_part(monkeypatch: Any) -> None:
+    monkeypatch.setattr("longtail.linear.held_out._MAX_SMALL_NONZEROS", 99)
+    model = Recorder()
+    predict_by_part(model.fit, sp.csr_array(np.eye(100)), sp.csr_array(np.ones((100, 1))), 1, seed=0)
+    assert len(model.fitted) == 30
+
+
+def test_a_single_sample_cannot_be_split() -> None:
+    assert predict_by_part(Recorder().fit, sp.csr_array(np.eye(1)), sp.csr_array(np.ones((1, 1))), 1, seed=0) is None
+
+
+def test_features_of_fitted_samples_stay_as_they_are() -> None:
+    X = sp.csr_array(np.array([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]], np.float32))
+    np.testing.assert_allclose(drop_unseen_features(X, X).toarray(), X.toarray(), rtol=1e-6)
