@@ -36,7 +36,7 @@ def decided() -> Dataset:
 
 @pytest.fixture(scope="module", params=METHODS)
 def tagger(request: pytest.FixtureRequest, decided: Dataset) -> Tagger:
-    return Tagger(request.param, seed=1).fit(decided)
+    return Tagger(request.param, seed=1, unseen=False).fit(decided)
 
 
 def get_scores(tagger: Tagger, sample: Any) -> dict[str, float]:
