@@ -28,7 +28,6 @@ from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
 PART = "unseen"  # of a bundle
-FAVOUR = 0.7  # by how much the smallest probabilities are raised, so that these labels are found among learned ones
 STATIC_PACKAGE = "wordllama"  # the static vectors, if they are installed
 EVIDENCE_MEANING = "how rare each word is that the name of the label shares with the text"
 
@@ -36,7 +35,6 @@ _N_COUNTED = 20_000  # training texts in which words are counted
 _N_FITTED = 2_000  # training texts whose labels are compared with names
 _N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
 _MAX_NAMES = 8_000  # labels with samples that the weights are fitted to
-_FADES = 16  # power of 1 − p with which that ends: a probability of 0.1 is raised by an eighth
 _MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
 _MIN_EXPLAINED = 0.05  # share of the deviance; with less, names say too little about texts
 _PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
@@ -60,9 +58,8 @@ class UnseenLabels:
         return UnseenNames(self, register.labels, np.array(ids, np.int32)) if ids else None
 
     def score(self, evidence: Floats) -> Floats:
-        """Return the probability of each label [n_texts, n_labels]; unlikely ones are favoured, see ``FAVOUR``."""
-        p = self.curve(_expand(evidence) @ self.weights[:-1] + self.weights[-1])
-        return (p * (1 + FAVOUR * (1 - p) ** _FADES)).astype(np.float32)
+        """Return the probability of each label [n_texts, n_labels]."""
+        return self.curve(_expand(evidence) @ self.weights[:-1] + self.weights[-1]).astype(np.float32)
 
     def state(self) -> State:
         """Return everything that was fitted, as plain arrays."""
