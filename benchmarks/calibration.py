@@ -90,7 +90,7 @@ def measure(method: str, train: Any, test: Any) -> Row:
         "ratio": (training.cpu + calibrating.cpu) / training.cpu,
         "µs per text": time_calibration(tagger, raw, batch=True),
         "µs of one text": time_calibration(tagger, raw, batch=False),
-        "held out": tagger.calibrated_on,
+        "held out": tagger.decisions.source,
         "bins": {"raw": before.bins, "calibrated": after.bins},
     }
 

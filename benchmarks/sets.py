@@ -63,7 +63,7 @@ def measure(name: str, n_train: int, method: str) -> list[Row]:
     with Stopwatch() as training:
         tagger = longtail.Tagger(method, threads=1).fit(train)
     inputs, Y = prepare_data(test, tagger.labels, tagger.reads_texts)
-    rules = tagger.set_rules
+    rules = tagger.decisions.set_rules
     assert rules is not None
     best, counts = tagger.topk(inputs, rules.depth), tagger.model.label_counts
     before = keep_above(tagger.topk(inputs, rules.depth, raw=True), tagger.model.default_threshold)

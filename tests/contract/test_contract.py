@@ -248,7 +248,7 @@ def test_saved_and_loaded_predictions_are_identical(method: str, train: Dataset,
         assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
         assert again.predict(data.inputs, 3) == tagger.predict(data.inputs, 3)
         assert again.model.get_params() == tagger.model.get_params() and again.spec == tagger.spec
-        assert again.score_meaning == tagger.score_meaning and again.calibrated_on == tagger.calibrated_on
+        assert again.score_meaning == tagger.score_meaning and again.decisions.source == tagger.decisions.source
         assert repr(again) == f'Tagger("{method}", fitted on {data.n_samples} samples, {data.n_labels} labels)'
 
 

@@ -148,7 +148,7 @@ def test_bundles_of_format_3_predict_as_before_and_can_be_calibrated(train: Data
     new = longtail.load(tmp_path / "model")
     assert json.loads(path.read_text())["format"] == FORMAT and new.score_meaning == "probability"
     np.testing.assert_array_equal(new.topk(test.inputs, raw=True).scores, tagger.topk(test.inputs).scores)
-    assert new.calibrated_on == f"{test.n_samples} samples given after training"
+    assert new.decisions.source == f"{test.n_samples} samples given after training"
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,7 @@ def test_a_saved_tagger_keeps_its_calibration(train: Dataset, test: Dataset, tmp
     tagger.save(tmp_path / "model")
     again = longtail.load(tmp_path / "model")
     np.testing.assert_array_equal(again.topk(test.inputs).scores, tagger.topk(test.inputs).scores)
-    assert again.calibrated_on == tagger.calibrated_on != "" and again.summary() == tagger.summary()
+    assert again.decisions.source == tagger.decisions.source != "" and again.summary() == tagger.summary()
     assert (again.predict_sets(test.inputs) != tagger.predict_sets(test.inputs)).nnz == 0
 
 
@@ -333,7 +333,7 @@ def test_calibration_on_other_data_after_training(train: Dataset, test: Dataset,
     tagger = Tagger("ovr", calibrate=False).fit(train)
     raw = tagger.topk(test.inputs).scores
     tagger.calibrate(test)
-    assert tagger.calibrated_on == "60 samples given after training" and tagger.score_meaning == "probability"
+    assert tagger.decisions.source == "60 samples given after training" and tagger.score_meaning == "probability"
     np.testing.assert_array_equal(tagger.topk(test.inputs, raw=True).scores, raw)
     with pytest.raises(DataError, match=r"19 samples are too few to calibrate scores\. Give at least 20"):
         tagger.calibrate(test.take(np.arange(19)))
@@ -343,7 +343,7 @@ def test_validation_data_calibrates_the_scores(train: Dataset, test: Dataset) ->
     tagger = Tagger("ovr").fit(train, valid=test)
     given = Tagger("ovr", calibrate=False).fit(train).calibrate(test)
     np.testing.assert_array_equal(tagger.topk(test.inputs).scores, given.topk(test.inputs).scores)
-    assert tagger.calibrated_on == "60 validation samples" and tagger.threshold == given.threshold
+    assert tagger.decisions.source == "60 validation samples" and tagger.threshold == given.threshold
 
 
 def test_predictions_without_any_label_cannot_be_calibrated(train: Dataset) -> None:

@@ -70,7 +70,7 @@ def test_by_default_sets_have_the_highest_expected_f1_and_none_is_empty(tagger: 
 def test_a_tagger_that_is_not_calibrated_keeps_its_threshold(plain: Tagger, test: Dataset) -> None:
     matrix = plain.predict_sets(test)
     assert (matrix != plain.model.predict_sets(plain.encode(test).X, 0.0)).nnz == 0
-    assert plain.evaluate(test).target == "threshold=0" and plain.set_rules is None
+    assert plain.evaluate(test).target == "threshold=0" and plain.decisions.set_rules is None
     with pytest.raises(SettingError, match=r"the target micro-f1 needs calibrated probabilities.*longtail calibrate"):
         plain.predict(test, target="micro-f1")
 
@@ -109,16 +109,16 @@ def test_rules_alone_can_be_fitted_again(tagger: Tagger, test: Dataset, tmp_path
     tagger.save(tmp_path / "model")
     again = longtail.load(tmp_path / "model").calibrate(make_corpus(300, 5), keep_curve=True)
     assert np.array_equal(again.topk(test).scores, tagger.topk(test).scores)
-    assert again.set_rules is not None and again.set_rules.curve.n_samples == 300
+    assert again.decisions.set_rules is not None and again.decisions.set_rules.curve.n_samples == 300
     anew = longtail.load(tmp_path / "model").calibrate(make_corpus(300, 5))
     assert not np.array_equal(anew.topk(test).scores, tagger.topk(test).scores)
-    assert anew.set_rules is not None and anew.set_rules.curve.n_samples == 300
+    assert anew.decisions.set_rules is not None and anew.decisions.set_rules.curve.n_samples == 300
 
 
 def test_sets_can_be_chosen_from_fewer_or_more_labels(tagger: Tagger, test: Dataset, tmp_path: Path) -> None:
     tagger.save(tmp_path / "model")
     again = longtail.load(tmp_path / "model").calibrate(make_corpus(300, 5), k=2)
-    assert again.set_rules is not None and again.set_rules.depth == 2
+    assert again.decisions.set_rules is not None and again.decisions.set_rules.depth == 2
     assert max(len(tags) for tags in again.predict(test, target="recall=0.9")) == 2
     with pytest.raises(SettingError, match="chosen from 2 labels per text"):
         again.predict(test, target="count=3")

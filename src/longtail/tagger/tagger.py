@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -17,10 +16,9 @@ from longtail.data.frames import is_tabular
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read, read_any
-from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
+from longtail.decisions.calibration import MIN_SAMPLES, Calibration
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
-from longtail.decisions.sets import SetRules, fit_rules
 from longtail.decisions.targets import Target
 from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
@@ -32,7 +30,6 @@ from longtail.labelspace.names import append_labels
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation, evaluate
 from longtail.metrics.ranking import DEFAULT_KS
-from longtail.metrics.sets import choose_threshold
 from longtail.model import Model, count_samples
 from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
@@ -40,6 +37,8 @@ from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
+from longtail.tagger.decisions import Decisions
+from longtail.tagger.description import describe_tagger
 from longtail.tagger.explanation import Explanation, Part, build_parts
 from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
@@ -98,10 +97,7 @@ class Tagger:
         spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
         self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
         self._settings.check()
-        self.calibration: Calibration | None = None  # None: scores are those of the model
-        self.calibrated_on = ""  # the samples that the calibration was fitted to, for people
-        self.set_rules: SetRules | None = None  # what sets of labels need; None if there is no calibration
-        self.threshold = self.model.default_threshold  # with the best micro-F1 on held-out samples, if there are any
+        self.decisions = Decisions(self.model.default_threshold)
         self.reads_texts = True
         self.layout = Layout()  # the columns of the training data
         self.unseen: UnseenLabels | None = None  # scores labels without training samples by their names
@@ -121,13 +117,23 @@ class Tagger:
         tagger = cls.__new__(cls)
         tagger.pipeline, tagger.reads_texts, tagger.layout = pipeline, reads_texts, layout or Layout()
         tagger._register, tagger.unseen, tagger._last_search = Register.from_labels(labels), None, None
-        tagger._fit_decisions(held_out)
+        tagger.decisions = Decisions.fit(held_out, pipeline.model.default_threshold)
         return tagger
 
     @property
     def _settings(self) -> TaggerSettings:
         values = self.spec.resolve()
         return TaggerSettings(**{name: values[name] for name in TaggerSettings.param_names() if name in values})
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What makes probabilities of scores; None: scores are those of the model."""
+        return self.decisions.calibration
+
+    @property
+    def threshold(self) -> float:
+        """The score with the best micro-F1 on held-out samples, or the default of the method."""
+        return self.decisions.threshold
 
     @property
     def score_meaning(self) -> Literal["probability", "margin", "count"]:
@@ -218,7 +224,8 @@ class Tagger:
         calibrate = self._settings.calibrate
         Y = append_labels(train.Y, pipeline.named)
         with display.stage("calibration", 1) as stage:
-            fitted._fit_decisions(predict_held_out(pipeline.model, X, Y, encoded, calibrate), calibrate)
+            held_out_topk = predict_held_out(pipeline.model, X, Y, encoded, calibrate)
+            fitted.decisions = Decisions.fit(held_out_topk, pipeline.model.default_threshold, calibrate)
             stage.advance()
         fitted.unseen = None
         if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
@@ -254,31 +261,9 @@ class Tagger:
         depth, source = choose_depth(Y) if k is None else k, f"{Y.shape[0]:,} samples given after training"
         best = self.pipeline.topk(inputs, depth)
         held_out = HeldOut(best, self.register.unfold(Y, self.model.n_labels), self.model.label_counts, source)
-        if keep_curve:
-            self._fit_rules(held_out)
-        else:
-            self._fit_decisions(held_out)
+        fitted = self.decisions if keep_curve else Decisions.fit(held_out, self.model.default_threshold)
+        self.decisions = fitted.fit_rules(held_out) if keep_curve else fitted
         return self
-
-    def _fit_decisions(self, held_out: HeldOut | None, calibrate: bool = True) -> None:
-        """Fit what turns scores into decisions to predictions for held-out samples, if there are any."""
-        self.calibration, self.calibrated_on, self.set_rules = None, "", None
-        self.threshold = self.model.default_threshold
-        if held_out is None or (held_out.topk.ids == NO_LABEL).all():
-            return
-        if calibrate and held_out.topk.n_samples >= MIN_SAMPLES:
-            self.calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
-            self.calibrated_on = held_out.source
-            self._fit_rules(held_out)
-        else:
-            self.threshold = choose_threshold(held_out.topk, held_out.Y)
-
-    def _fit_rules(self, held_out: HeldOut) -> None:
-        """Fit the rules for sets of labels to calibrated predictions for held-out samples."""
-        assert self.calibration
-        calibrated = self.calibration.apply(held_out.topk, held_out.label_counts)
-        self.set_rules = fit_rules(calibrated, held_out.Y, held_out.label_counts)
-        self.threshold = self.set_rules.micro
 
     def update(
         self,
@@ -521,12 +506,8 @@ class Tagger:
             message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
             warnings.warn(message, OverwriteWarning, stacklevel=2)
         about = {"longtail": __version__, **self.pipeline.about()}
-        about |= {"reads_texts": self.reads_texts, "threshold": self.threshold, "columns": self.layout.columns}
-        state = self.pipeline.state()
-        if self.calibration:
-            about["calibration"], state["calibration"] = {"samples": self.calibrated_on}, self.calibration.state()
-        if self.set_rules:
-            about["sets"], state["sets"] = {"samples": self.set_rules.curve.n_samples}, self.set_rules.state()
+        about |= {"reads_texts": self.reads_texts, "columns": self.layout.columns, **self.decisions.about()}
+        state = {**self.pipeline.state(), **self.decisions.state()}
         about |= {} if self.constraints is None else {"constraints": self.constraints.to_dict()}
         if self.unseen:
             state[UNSEEN] = self.unseen.state()
@@ -536,28 +517,7 @@ class Tagger:
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
-        out = {"method": str(self.spec)}
-        if self.is_fitted:
-            model, extractor = self.model, self.pipeline.extractor
-            out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
-            n_seen = np.count_nonzero(self.pipeline.label_counts)
-            out["labels"] = f"{len(self.labels):,} ({n_seen:,} with training samples)"
-            if n_inactive := int((~self.register.is_active).sum()):
-                out["labels"] += f", {n_inactive:,} of them retired or merged"
-            if self.register.history:
-                out["last change"] = str(self.register.history[-1])
-            names = f", and {len(self.pipeline.named):,} names of labels" if len(self.pipeline.named) else ""
-            out["training samples"] = f"{self.pipeline.n_samples:,}{names}"
-            out["scores"] = self.score_meaning
-            fitted = f"{model.score_meaning} to probability, on {self.calibrated_on}"
-            out["calibration"] = fitted if self.calibration else "none: scores are those of the model"
-            target = resolve_target(None, None, self.calibration is not None, self.threshold)
-            out["sets"] = f"{target}; micro-F1 is best from {self.threshold:.3g}" if self.set_rules else str(target)
-            if self.constraints is not None:
-                out["constraints"] = json.dumps(self.constraints.to_dict(), ensure_ascii=False)
-            if self.pipeline.decisions:
-                out["chosen"] = "; ".join(self.pipeline.decisions)
-        return out
+        return describe_tagger(self)
 
     def __repr__(self) -> str:
         """The spec, and what the tagger is fitted on."""
@@ -613,7 +573,7 @@ class Tagger:
         def find(k: int) -> TopK:
             return self._search.topk(batch, k, rules, raw)
 
-        sets = find_sets(find, target, self.set_rules, self.register.fold_counts(self.model.label_counts))
+        sets = find_sets(find, target, self.decisions.set_rules, self.register.fold_counts(self.model.label_counts))
         return sets if rules is None or not len(rules.required) else rules.add_required(sets, find(len(rules.required)))
 
     def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
@@ -638,12 +598,7 @@ def load(folder: str | Path) -> Tagger:
         pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
         layout = Layout.from_columns(about.get("columns", {}))
         tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), layout)
-        tagger.threshold = float(about["threshold"])
-        if "calibration" in about:
-            tagger.calibration = Calibration.from_state(bundle.arrays["calibration"])
-            tagger.calibrated_on = about["calibration"]["samples"]
-        if "sets" in about:
-            tagger.set_rules = SetRules.from_state(bundle.arrays["sets"])
+        tagger.decisions = Decisions.restore(about, bundle.arrays)
         tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
         tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
         if "constraints" in about:

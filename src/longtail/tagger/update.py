@@ -198,6 +198,6 @@ def _note(tagger: Tagger, pipeline: Pipeline, unknown: float | None, blind: bool
         notes.append("new labels were trained without old samples: name these with --old (old=), so that it knows texts"
                      " that do not have the new labels")  # fmt: skip
     share = 1 - tagger.model.n_samples / pipeline.model.n_samples
-    if share > _MANY_NEW and getattr(tagger, "calibration", None) is not None:
+    if share > _MANY_NEW and tagger.calibration is not None:
         notes.append(f"{100 * share:.0f} % of the samples are new: calibrate the model again")
     return tuple(notes)

@@ -1,0 +1,40 @@
+"""A tagger in a few lines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from longtail.tagger.sets import resolve_target
+
+if TYPE_CHECKING:
+    from longtail.tagger.tagger import Tagger
+
+
+def describe_tagger(tagger: Tagger) -> dict[str, str]:
+    """Describe a tagger, by name: the method and, if it is fitted, everything that was decided."""
+    out = {"method": str(tagger.spec)}
+    if not tagger.is_fitted:
+        return out
+    pipeline, register, decisions = tagger.pipeline, tagger.register, tagger.decisions
+    model, extractor = pipeline.model, pipeline.extractor
+    out["features"] = "none" if extractor is None else extractor.describe(model.n_features)
+    n_seen, n_inactive = np.count_nonzero(pipeline.label_counts), int((~register.is_active).sum())
+    inactive = f", {n_inactive:,} of them retired or merged" if n_inactive else ""
+    out["labels"] = f"{len(tagger.labels):,} ({n_seen:,} with training samples){inactive}"
+    if register.history:
+        out["last change"] = str(register.history[-1])
+    names = f", and {len(pipeline.named):,} names of labels" if len(pipeline.named) else ""
+    out["training samples"] = f"{pipeline.n_samples:,}{names}"
+    out["scores"] = tagger.score_meaning
+    fitted = f"{model.score_meaning} to probability, on {decisions.source}"
+    out["calibration"] = fitted if decisions.calibration else "none: scores are those of the model"
+    target = resolve_target(None, None, decisions.calibration is not None, decisions.threshold)
+    out["sets"] = f"{target}; micro-F1 is best from {decisions.threshold:.3g}" if decisions.set_rules else str(target)
+    if tagger.constraints is not None:
+        out["constraints"] = json.dumps(tagger.constraints.to_dict(), ensure_ascii=False)
+    if pipeline.decisions:
+        out["chosen"] = "; ".join(pipeline.decisions)
+    return out
