@@ -71,7 +71,7 @@ def test_a_trial_fits_the_names_of_labels_that_have_samples_in_the_fold() -> Non
 def test_the_data_decides_to_train_on_names(method: str, tmp_path: Path) -> None:
     data = make_titles(600)
     train, test = data.take(np.arange(500)), data.take(np.arange(500, 600))
-    settings = {"min_df": 1, "ngrams": 1, "subwords": 0.0, "C": 1.0}
+    settings = {"min_df": 1, "ngrams": 1, "subwords": 0.0, "C": 1.0, "unseen": False}
     tagger = Tagger(method, threads=1, **settings).fit(train, progress=False)
     (why,) = tagger.pipeline.decisions
     assert why.startswith("train_on_names=true: the best score")
@@ -90,7 +90,9 @@ def test_a_label_without_samples_is_found_by_its_name() -> None:
     labels = Labels(("apples", "pears", "quinces"), alt_names=((), (), ("cydonia",)))
     texts, Y = ["red apples", "green pears"] * 4, sp.csr_array(np.array([[1, 0, 0], [0, 1, 0]] * 4, np.float32))
     data = Dataset(texts=texts, X=None, Y=Y, labels=labels)
-    tagger = Tagger("plt", min_df=1, ngrams=1, subwords=0.0, C=1.0, train_on_names=True).fit(data, progress=False)
+    tagger = Tagger("plt", min_df=1, ngrams=1, subwords=0.0, C=1.0, train_on_names=True, unseen=False).fit(
+        data, progress=False
+    )
     assert [tags[0].label for tags in tagger.predict(["a jar of quinces", "cydonia trees", "pears"], k=1)] == [
         *["quinces", "quinces", "pears"]
     ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 NAME_WORD = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
 _BRACKETS = re.compile(r"\([^()]*\)")  # Java (island)
 _SEPARATOR = re.compile(r"\s+--\s+|::")  # England -- Fiction; use::editing
 
@@ -18,6 +19,15 @@ def list_forms(name: str, others: Iterable[str] = ()) -> list[list[str]]:
     """
     forms = {name, _BRACKETS.sub(" ", name), *_SEPARATOR.split(name), *others}
     return [list(words) for words in sorted({tuple(split_words(form)) for form in forms}) if words]
+
+
+def has_words(name: str) -> bool:
+    """Whether a name has two letters in a row, so that it can occur in texts; codes, numbers and URIs say nothing.
+
+    >>> has_words("sea"), has_words("L17"), has_words("http://x/sea")
+    (True, False, False)
+    """
+    return "://" not in name and _LETTERS.search(name) is not None
 
 
 def split_words(text: str) -> list[str]:

@@ -6,16 +6,14 @@ general, as training samples: Chien et al., PINA, ICML 2023.)
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import Labels
+from longtail.features.label_names import has_words
 from longtail.kernels import Ints
-
-_WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row: codes and numbers say nothing
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,6 @@ def collect_names(labels: Labels) -> NameSamples:
         (name, label)
         for label, (first, more) in enumerate(zip(labels.names, others, strict=True))
         for name in dict.fromkeys((first, *more))
-        if "://" not in name and _WORD.search(name)
+        if has_words(name)
     ]
     return NameSamples([name for name, _ in found], np.array([label for _, label in found], np.int32))

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from longtail.data.labels import Labels
 from longtail.decisions.calibration import Curve, Doubles
-from longtail.features.label_names import NAME_WORD, list_forms, split_words, strip_plural
+from longtail.features.label_names import NAME_WORD, has_words, list_forms, strip_plural
 from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
 from longtail.kernels import Bools, Floats, Ints
 from longtail.linear.logistic import fit_logistic
@@ -145,15 +145,6 @@ def fit_unseen(
     log_odds = (columns @ weights[:-1] + weights[-1]).astype(np.float64)
     curve = Curve.fit(log_odds, found.astype(np.float64))
     return UnseenLabels(rarity, vectors, weights, curve) if _explains(log_odds, found, len(weights)) else None
-
-
-def has_words(name: str) -> bool:
-    """Whether a name has a word of at least two letters, so that it can occur in texts.
-
-    >>> has_words("sea"), has_words("17"), has_words("L17")
-    (True, False, False)
-    """
-    return any(len(word) > 1 and word.isalpha() for word in split_words(name))
 
 
 def mix(seen: TopK, unseen: TopK, k: int) -> TopK:
