@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from draw import draw_line, draw_text, make_svg
 
 from longtail import Dataset, Labels, Tagger, TopK
 from longtail.spec import MethodSpec
-from longtail.tagger.unseen import find_vectors, fit_unseen
+from longtail.tagger.unseen import fit_unseen
 from longtail.topk import find_hits
 
 CORPORA = ("finna-yso-en", "gutenberg-lcsh", "debian-debtags", "wordnet-hypernyms")
@@ -95,8 +96,8 @@ def measure(name: str, args: object) -> list[Row]:
     rows = [{"corpus": name, "names": "names by TF-IDF", **score(rank_by_names(data, train), data.Y, unseen)}]
     print_progress(f"{name}: trained in {training.cpu:.0f} CPU-s")
     variants: dict[str, dict[str, Any] | None] = {"none": None, "words": {}}
-    if find_vectors():
-        variants["words and vectors"] = {"vectors": find_vectors()}
+    if find_spec("wordllama"):
+        variants["words and vectors"] = {"vectors": "wordllama"}
     base = 0.0
     for variant, options in variants.items():
         with Stopwatch() as fitting:

@@ -35,6 +35,11 @@ class TaggerSettings(Settings):
         "Whether labels without training samples are predicted by their names. Needs texts and calibrated scores.",
         default=True,
     )
+    unseen_vectors: str | None = setting(
+        "Static vectors that compare these names with texts, in addition to words: wordllama. None: words alone.",
+        default=None,
+        choices=("wordllama",),
+    )
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ def tagger(request: pytest.FixtureRequest, decided: Dataset) -> Tagger:
     return Tagger(request.param, seed=1, unseen=False).fit(decided)
 
 
-def get_scores(tagger: Tagger, sample: Any) -> dict[str, float]:
+def get_scores(tagger: Tagger, sample: Any, *, raw: bool = False) -> dict[str, float]:
     """The scores of the best labels, by name."""
-    return {tag.label: tag.score for tag in tagger.predict(sample, k=4)[0]}
+    return {tag.label: tag.score for tag in tagger.predict(sample, k=4, raw=raw)[0]}
 
 
 def test_the_deciding_word_is_first_and_parts_are_in_the_text(tagger: Tagger) -> None:
@@ -127,7 +127,7 @@ def test_weights_add_up_to_the_difference_from_an_empty_sample(
     }[tagger.model.weights_meaning]
     for row in (2, 3, 4):
         x = vectors.X[[row]]
-        with_it, without = get_scores(tagger, x), get_scores(tagger, nothing)
+        with_it, without = get_scores(tagger, x, raw=True), get_scores(tagger, nothing, raw=True)
         for label in "0123":
             why = tagger.explain(x, label)
             assert {part.start for part in why.parts} <= set(x.indices.tolist())

@@ -51,7 +51,7 @@ def test_an_added_label_is_predicted_where_its_name_occurs(tagger: Tagger) -> No
     before = tagger.predict([text], 8)[0]
     LabelEditor(tagger).add(["quinces", "boats"])
     after = {tag.label: tag.score for tag in tagger.predict([text], 10)[0]}
-    assert next(iter(after)) == "quinces" and 0.3 < after["quinces"] <= 1 and after["boats"] < 0.1
+    assert next(iter(after)) == "quinces" and 0.3 < after["quinces"] <= 1 and "boats" not in after
     assert {tag.label: tag.score for tag in before} == {name: after[name] for name in KNOWN}  # the others stay as they are
     assert [name for name in after if name in KNOWN] == [tag.label for tag in before]
     assert "quinces" in {tagger.labels.names[i] for i in tagger.predict_sets([text]).indices}
@@ -61,7 +61,7 @@ def test_other_names_and_descriptions_are_evidence(tagger: Tagger) -> None:
     new = Labels(("Cydonia", "Rosaceae", "Prunus"), alt_names=(("quinces",), (), ()), texts=("", "", "roses and quinces"))
     LabelEditor(tagger).add(new)
     found = {tag.label: tag.score for tag in tagger.predict(["some quinces with sugar"], 11)[0]}
-    assert found["Cydonia"] > found["Prunus"] > found["Rosaceae"]
+    assert found["Cydonia"] > found["Prunus"] and "Rosaceae" not in found
 
 
 def test_predictions_by_names_are_saved_and_explained(tagger: Tagger, tmp_path: Path) -> None:
@@ -147,7 +147,9 @@ def test_without_vectors_words_are_enough(data: Dataset, tagger: Tagger) -> None
 
 
 @needs_vectors
-def test_vectors_that_are_not_installed_are_named(tagger: Tagger, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_vectors
+def test_vectors_that_are_not_installed_are_named(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = Tagger("ovr", threads=1, unseen_vectors="wordllama").fit(data)
     LabelEditor(tagger).add(["quinces"])
     monkeypatch.setattr("longtail.features.pretrained.find_spec", lambda name: None)
     from longtail.features.word_vectors import load_token_vectors
@@ -171,7 +173,7 @@ def test_the_probability_is_the_share_of_texts_that_have_the_label(data: Dataset
     assert fitted is not None
     names = unseen.UnseenNames(fitted, data.labels, np.arange(data.n_labels, dtype=np.int32))
     best = names.topk(data.texts[200:], data.n_labels)
-    assert best.scores.sum() == pytest.approx(data.Y[200:].nnz, rel=0.15)
+    assert best.scores[best.ids != NO_LABEL].sum() == pytest.approx(data.Y[200:].nnz, rel=0.15)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))

@@ -24,6 +24,7 @@ from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarn
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
+from longtail.features.word_vectors import check_word_vectors
 from longtail.html import format_table
 from longtail.kernels import Bools, Floats
 from longtail.labelspace.names import append_labels
@@ -46,7 +47,7 @@ from longtail.tagger.register import PART as HISTORY
 from longtail.tagger.register import Register
 from longtail.tagger.search import LabelSearch
 from longtail.tagger.sets import find_sets, limit_sets, resolve_target
-from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, find_vectors, fit_unseen
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, fit_unseen
 from longtail.tagger.unseen import PART as UNSEEN
 from longtail.tagger.update import DEFAULT_REPLAY, FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
@@ -203,6 +204,8 @@ class Tagger:
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
         self.pipeline.check_requirements()
+        if self._settings.unseen_vectors is not None:
+            check_word_vectors(self._settings.unseen_vectors)
         train, display = read(data, labels, **layout), resolve_progress(progress)
         columns = replace(train.layout, text=train.fields[: len(train.layout.text)] or train.layout.text)
         pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
@@ -230,7 +233,7 @@ class Tagger:
         fitted.unseen = None
         if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
             seed = pipeline.model.get_params().get("seed", 0)
-            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, vectors=find_vectors(), seed=seed)
+            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, vectors=self._settings.unseen_vectors, seed=seed)
         vars(self).update(vars(fitted))
         return self
 

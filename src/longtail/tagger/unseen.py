@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Self
 
 import numpy as np
@@ -28,7 +27,6 @@ from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
 PART = "unseen"  # of a bundle
-STATIC_PACKAGE = "wordllama"  # the static vectors, if they are installed
 EVIDENCE_MEANING = "how rare each word is that the name of the label shares with the text"
 
 _N_COUNTED = 20_000  # training texts in which words are counted
@@ -84,14 +82,19 @@ class UnseenNames:
         self._names = NameIndex(labels, ids, fitted.rarity, fitted.vectors)
 
     def topk(self, texts: Sequence[str], k: int, allowed: Bools | None = None) -> TopK:
-        """Return the best k of the labels, or of those that are allowed [n_labels], with their probabilities."""
+        """Return the best k of the labels, or of those that are allowed [n_labels], with their probabilities.
+
+        A label is left out if nothing in the text is like its name.
+        """
         columns = np.arange(len(self.ids)) if allowed is None else np.flatnonzero(allowed[self.ids])
         k = min(k, len(columns))
         ids, scores = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
         for part in _split(len(texts), len(self.ids)):
-            p = self.fitted.score(self._names.compare(texts[part])[:, columns])
+            evidence = self._names.compare(texts[part])[:, columns]  # [n_texts, n_columns, n_evidence]
+            p = np.where(evidence.any(axis=2), self.fitted.score(evidence), -np.inf)
             best = np.argsort(-p, axis=1, kind="stable")[:, :k]  # ties: the smaller id
-            ids[part], scores[part] = self.ids[columns[best]], np.take_along_axis(p, best, axis=1)
+            scores[part] = np.take_along_axis(p, best, axis=1)
+            ids[part] = np.where(np.isneginf(scores[part]), NO_LABEL, self.ids[columns[best]])
         return TopK(ids, scores)
 
     def explain(self, text: str, label: int) -> PartWeights:
@@ -104,11 +107,6 @@ class UnseenNames:
         return spans[:, 0], spans[:, 1], weights
 
 
-def find_vectors() -> str | None:
-    """Return the package with static vectors, if it is installed."""
-    return STATIC_PACKAGE if find_spec(STATIC_PACKAGE) and find_spec("tokenizers") else None
-
-
 def fit_unseen(
     texts: Sequence[str], Y: sp.csr_array, labels: Labels, *, vectors: str | None = None, seed: int = 0
 ) -> UnseenLabels | None:
@@ -117,7 +115,7 @@ def fit_unseen(
     :param texts: The training texts.
     :param Y: Their labels.
     :param labels: The names of the labels.
-    :param vectors: The package with static vectors, see ``find_vectors``. None: words and parts of words only.
+    :param vectors: The package with static vectors. None: words and parts of words only.
     :param seed: Seed of the texts and labels that are compared.
     :returns: None if names say too little about texts, as numbers do, or if there are too few samples.
     """
