@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from longtail import Dataset, Tagger, load
 from longtail.features.text import TextFeatures
 from longtail.labelspace.subset import draw_label_clusters
-from longtail.linear.feature_trial import MAX_SHORT_WORDS, _can_judge_subwords, _improve
+from longtail.linear.feature_trial import MAX_SHORT_WORDS, MIN_GAINS, _can_judge_subwords, _improve
 from longtail.linear.trial import C_VALUES, MIN_SAMPLES, Trial, climb
 from longtail.models.ovr import OneVsRest
 from longtail.models.plt.model import LabelTrees
@@ -139,7 +139,7 @@ def test_an_alternative_must_gain_enough_and_keep_the_first_label() -> None:
         return np.array(metrics[next((name for name in ("ngrams", "subwords", "min_df") if settings[name]), "plain")])
 
     start = {"min_df": 0, "subwords": 0, "ngrams": 0}
-    chosen, tried = _improve(start, {"min_df": 1, "subwords": 1, "ngrams": 1}, measure)
+    chosen, tried = _improve(start, {"min_df": 1, "subwords": 1, "ngrams": 1}, measure, MIN_GAINS)
     assert chosen == {"min_df": 1, "subwords": 0, "ngrams": 0} and len(tried) == 4
 
 

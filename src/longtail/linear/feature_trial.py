@@ -4,7 +4,7 @@ The settings that are None are tried one after the other, each with one alternat
 if it is better, and then the next is tried in addition to it. Names of labels as training texts must be clearly better, and
 so must subwords, as they make training and the model several times as large. Subwords are not tried if the trial would
 overstate them: they help with rare words, and in a small part of a large corpus many more words are rare than in the whole.
-In long texts only names are tried: their many pairs of words, words of a single text and subwords hide the words that
+In long texts only names are tried, and must gain more: their many pairs of words, words of a single text and subwords hide the words that
 matter, and need several times the time and memory.
 """
 
@@ -26,6 +26,7 @@ from longtail.linear.trial import MIN_SAMPLES, SCORED, TRIAL_K, Doubles, Trial, 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
 NAMES = "train_on_names"
 MIN_GAINS = {"subwords": 1.01, NAMES: 1.01}  # ratio of scores that an alternative must reach; others: any gain
+_MIN_LONG_GAIN = 1.05  # of names in long texts, which mention many names; in a part of the labels most of these are missing
 _MIN_P1 = 0.99  # ratio of P@1 that an alternative must keep, however much it gains otherwise
 _MIN_RARE_SHARE = 0.15  # rare words of the whole corpus, from which on subwords are always tried
 _MAX_RARE_RATIO = (
@@ -72,7 +73,8 @@ def choose_features(
         def measure(settings: dict[str, Any]) -> Doubles:
             return _measure(trial, texts, names if settings[NAMES] else None, {**given, **settings}, fit_quick)
 
-        chosen, tried = _improve(chosen, alternatives, measure)
+        gains = {NAMES: _MIN_LONG_GAIN} if words.mean_length > MAX_SHORT_WORDS else MIN_GAINS
+        chosen, tried = _improve(chosen, alternatives, measure, gains)
         scored = f"the best score on {trial.n_scored:,} held-out samples ({'; '.join(tried)})"
         why.append(f"{_describe(chosen, alternatives)}: {scored}")
     elif alternatives:
@@ -103,7 +105,10 @@ def _measure(
 
 
 def _improve(
-    chosen: dict[str, Any], alternatives: dict[str, Any], measure: Callable[[dict[str, Any]], Doubles]
+    chosen: dict[str, Any],
+    alternatives: dict[str, Any],
+    measure: Callable[[dict[str, Any]], Doubles],
+    min_gains: dict[str, float],
 ) -> tuple[dict[str, Any], list[str]]:
     """Try one alternative after the other, in addition to those that were better. Returns the settings and all scores."""
     best = measure(chosen)
@@ -111,7 +116,7 @@ def _improve(
     for name, value in alternatives.items():
         found = measure({**chosen, name: value})
         tried.append(f"{_describe({name: value}, [name])}: {average(found):.2f}")
-        if average(found) > MIN_GAINS.get(name, 1.0) * average(best) and found[0] >= _MIN_P1 * best[0]:
+        if average(found) > min_gains.get(name, 1.0) * average(best) and found[0] >= _MIN_P1 * best[0]:
             chosen, best = {**chosen, name: value}, found
     return chosen, tried
 
