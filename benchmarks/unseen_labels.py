@@ -22,13 +22,12 @@ from common import ROOT, Row, Stopwatch, make_parser, print_progress, read_corpu
 from draw import draw_line, draw_text, make_svg
 
 from longtail import Dataset, Labels, Tagger, TopK
-from longtail.spec import MethodSpec
 from longtail.tagger.unseen import fit_unseen
 from longtail.topk import find_hits
 
 CORPORA = ("finna-yso-en", "gutenberg-lcsh", "debian-debtags", "wordnet-hypernyms")
 SHARE = 0.05  # of the labels
-COLOURS = {"names by TF-IDF": "#bbb", "words": "#7aa6d8", "words and vectors": "#1f4e8c", "trained on names": "#2a9d5c"}
+COLOURS = {"names by TF-IDF": "#bbb", "words": "#7aa6d8", "words and vectors": "#1f4e8c"}
 SVG = ROOT / "docs" / "unseen-labels.svg"
 
 
@@ -87,11 +86,10 @@ def rank_by_names(data: Dataset, train: Dataset) -> TopK:
 
 
 def measure(name: str, args: object) -> list[Row]:
-    """Measure one corpus: without unseen labels, by their names after training, and trained on all names."""
+    """Measure one corpus: without unseen labels, with names by words, and with static vectors."""
     train, data, unseen = split(name, args.texts, args.held_out, args.test, args.seed)  # type: ignore[attr-defined]
-    method = MethodSpec.parse(args.method)  # type: ignore[attr-defined]
     with Stopwatch() as training:
-        tagger = Tagger(method, threads=1, train_on_names=False).fit(train, progress=False)
+        tagger = Tagger(args.method, threads=1).fit(train, progress=False)  # type: ignore[attr-defined]
     encoded = tagger.encode(data.texts)
     rows = [{"corpus": name, "names": "names by TF-IDF", **score(rank_by_names(data, train), data.Y, unseen)}]
     print_progress(f"{name}: trained in {training.cpu:.0f} CPU-s")
@@ -109,23 +107,18 @@ def measure(name: str, args: object) -> list[Row]:
         cost = {"fit CPU-s": fitting.cpu, "ms per text": 1000 * (predicting.cpu - base) / data.n_samples}
         rows.append({"corpus": name, "names": variant, **score(best, data.Y, unseen), **cost, "train CPU-s": training.cpu})
         print_progress(json.dumps(rows[-1]))
-    with Stopwatch() as training:
-        tagger = Tagger(method, threads=1, train_on_names=True).fit(train, progress=False)
-    found = score(tagger.topk(data.texts, 10), data.Y, unseen)
-    rows.append({"corpus": name, "names": "trained on names", **found, "train CPU-s": training.cpu})
-    print_progress(json.dumps(rows[-1]))
     return rows
 
 
 def draw(rows: list[Row]) -> str:
     """Draw the recall of unseen labels as bars, by what is used, for each corpus."""
     corpora = list(dict.fromkeys(row["corpus"] for row in rows))
-    parts, height, left = [], 40 + 83 * len(corpora), 150
+    parts, height, left = [], 40 + 66 * len(corpora), 150
     highest = max(10.0, *(row["unseen R@10"] for row in rows))
     scale = 300 / highest
     for number, corpus in enumerate(corpora):
-        top = 36 + 83 * number
-        parts.append(draw_text(left - 8, top + 38, corpus, size=12, anchor="end"))
+        top = 36 + 66 * number
+        parts.append(draw_text(left - 8, top + 30, corpus, size=12, anchor="end"))
         found = {row["names"]: row for row in rows if row["corpus"] == corpus}
         for bar, (variant, colour) in enumerate(COLOURS.items()):
             if variant in found:

@@ -38,8 +38,7 @@ class FeatureSettings(HybridSettings, VectorSettings):
     """Settings of the features of all methods that read feature vectors."""
 
     train_on_names: bool | None = setting(
-        "Whether the names of the labels, and their other names, are training texts, too. Labels that have a name but no"
-        " sample are then predicted as well. None: chosen by the training data.",
+        "Whether the names of the labels, and their other names, are training texts, too. None: the training data decides.",
         default=None,
     )
     code: int | None = setting(

@@ -110,7 +110,9 @@ class Pipeline:
         self._check_kind(inputs, source)
         if self.extractor is None:
             return inputs
-        names = None if labels is None or sp.issparse(inputs) else collect_names(labels)
+        names = None
+        if labels is not None and not sp.issparse(inputs):
+            names = collect_names(labels).select(np.bincount(Y.indices, minlength=len(labels)) > 0)
         X = self.extractor.fit_transform(inputs, Y, self.model, names if names and names.texts else None, progress)
         for decision in self.extractor.decisions:
             progress.say(decision)

@@ -76,7 +76,7 @@ def test_the_data_decides_to_train_on_names(method: str, tmp_path: Path) -> None
     (why,) = tagger.pipeline.decisions
     assert why.startswith("train_on_names=true: the best score")
     without = Tagger(method, threads=1, train_on_names=False, **settings).fit(train, progress=False)
-    assert tagger.evaluate(test).values["P@1"] > without.evaluate(test).values["P@1"] + 10
+    assert tagger.evaluate(test).values["P@1"] > without.evaluate(test).values["P@1"] + 3
     assert tagger.pipeline.n_samples == 500 and "names of labels" in tagger.summary()["training samples"]
     assert tagger.pipeline.label_counts.tolist() == without.pipeline.label_counts.tolist()
     tagger.save(tmp_path / "model")
@@ -86,16 +86,15 @@ def test_the_data_decides_to_train_on_names(method: str, tmp_path: Path) -> None
     assert loaded.evaluate(test).values == tagger.evaluate(test).values
 
 
-def test_a_label_without_samples_is_found_by_its_name() -> None:
-    labels = Labels(("apples", "pears", "quinces"), alt_names=((), (), ("cydonia",)))
+def test_other_names_are_training_texts_and_labels_without_samples_have_none() -> None:
+    labels = Labels(("apples", "pears", "quinces"), alt_names=((), ("pyrus",), ("cydonia",)))
     texts, Y = ["red apples", "green pears"] * 4, sp.csr_array(np.array([[1, 0, 0], [0, 1, 0]] * 4, np.float32))
     data = Dataset(texts=texts, X=None, Y=Y, labels=labels)
-    tagger = Tagger("plt", min_df=1, ngrams=1, subwords=0.0, C=1.0, train_on_names=True, unseen=False).fit(
-        data, progress=False
-    )
-    assert [tags[0].label for tags in tagger.predict(["a jar of quinces", "cydonia trees", "pears"], k=1)] == [
-        *["quinces", "quinces", "pears"]
-    ]
+    settings = {"min_df": 1, "ngrams": 1, "subwords": 0.0, "C": 1.0, "unseen": False}
+    tagger = Tagger("plt", train_on_names=True, **settings).fit(data, progress=False)
+    assert tagger.predict(["old pyrus trees"], k=1)[0][0].label == "pears"
+    assert tagger.pipeline.named.tolist() == [0, 1, 1]
+    assert "quinces" not in {tag.label for tag in tagger.predict(["a jar of quinces"], k=3)[0]}
 
 
 def test_names_need_texts() -> None:

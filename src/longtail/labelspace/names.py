@@ -1,7 +1,7 @@
 """Names of labels as training samples: a text that consists of a label's name is about that label.
 
-So a label is found by its name before its samples have taught its words, and even if it has none. (Names, and neighbours in
-general, as training samples: Chien et al., PINA, ICML 2023.)
+So a label is found by its name before its samples have taught its words. (Names, and neighbours in general, as training
+samples: Chien et al., PINA, ICML 2023.)
 """
 
 from __future__ import annotations

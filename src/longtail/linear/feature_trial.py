@@ -4,8 +4,8 @@ The settings that are None are tried one after the other, each with one alternat
 if it is better, and then the next is tried in addition to it. Names of labels as training texts must be clearly better, and
 so must subwords, as they make training and the model several times as large. Subwords are not tried if the trial would
 overstate them: they help with rare words, and in a small part of a large corpus many more words are rare than in the whole.
-In long texts only names are tried, and must gain more: their many pairs of words, words of a single text and subwords hide the words that
-matter, and need several times the time and memory.
+In long texts only names are tried, and must gain more: their many pairs of words, words of a single text and subwords hide
+the words that matter, and need several times the time and memory.
 """
 
 from __future__ import annotations
