@@ -122,3 +122,21 @@ def test_wrong_calls_are_refused(train: Dataset, new: Dataset) -> None:
         tagger.update(train, old=new, replay=1, progress=False)
     with pytest.raises(LongtailError, match="not fitted"):
         Tagger("ovr").update(new, progress=False)
+
+
+def test_an_update_keeps_changed_labels_and_makes_earlier_changes_final_if_it_adds_labels(tmp_path: Path) -> None:
+    tagger = Tagger("ovr", min_df=1, threads=1).fit(["red apple", "red rose"] * 10, [["fruit"], ["flower"]] * 10)
+    editor = longtail.edit_labels(tagger)
+    editor.rename("fruit", "fruits")
+    tagger.update(["ripe apple", "red apple"], [["fruits"], ["fruits"]])
+    assert editor.history[-1].can_be_undone
+    report = tagger.update(["blue sea"] * 5, [["water"]] * 5)
+    assert report.new_labels == ("water",) and tagger.labels.names == ("fruits", "flower", "water")
+    assert tagger.predict(["the blue sea"], 1)[0][0].label == "water"
+    assert [change.operation for change in editor.history] == ["rename"]
+    with pytest.raises(SettingError, match="no change to undo"):
+        editor.undo()
+    tagger.save(tmp_path / "model")
+    loaded = longtail.load(tmp_path / "model")
+    assert loaded.predict(["red apple"], 3) == tagger.predict(["red apple"], 3)
+    assert not loaded.register.history[-1].can_be_undone

@@ -61,7 +61,7 @@ class LabelEditor:
     @property
     def register(self) -> Register:
         """The labels, what each is predicted as, and the history."""
-        return self._register
+        return self.tagger.register if self.tagger is not None else self._register  # an update may have changed it
 
     @property
     def history(self) -> tuple[Change, ...]:
