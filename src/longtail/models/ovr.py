@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -133,11 +134,7 @@ class OneVsRest(OneVsRestSettings, Model):
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""
-        settings = {**self.get_params(), "C": self.chosen_C}
-
-        def fit(X: sp.csr_array, Y: sp.csr_array) -> Model:
-            return self.fit_quick(X, Y, **settings)
-
+        fit = partial(self.fit_quick, **{**self.get_params(), "C": self.chosen_C})
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
