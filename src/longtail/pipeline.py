@@ -163,19 +163,14 @@ class Pipeline:
         """Return the ids of the k best labels of each text or feature vector, or of the k best of the allowed labels."""
         return join_topk([self.model.topk(batch.X, k, allowed=allowed) for batch in self.encode_batches(inputs)])
 
-    def find(self, sample: Encoded, label: int) -> TopK:
-        """Return the best labels of one encoded sample, as many as are needed to find a given one, or all that are found."""
+    def score(self, sample: Encoded, label: int) -> float:
+        """Return the model's score of a label for one encoded sample; 0 if no search finds the label."""
         k = _FIRST_K
         while True:
             best = self.model.topk(sample.X, k)
             if label in best.ids[0] or k >= self.model.n_labels:
-                return best
+                return float(best.scores[0, best.ids[0] == label].sum())
             k *= 8
-
-    def score(self, sample: Encoded, label: int) -> float:
-        """Return the model's score of a label for one encoded sample; 0 if no search finds the label."""
-        best = self.find(sample, label)
-        return float(best.scores[0, best.ids[0] == label].sum())
 
     def explain(self, sample: Encoded, label: int) -> PartWeights:
         """Return the parts of one encoded sample with their contributions to a label: see ``Model.explain``."""

@@ -41,6 +41,14 @@ class TaggerSettings(Settings):
         choices=("wordllama",),
     )
 
+    def check(self) -> None:
+        """Check every setting, and that vectors of names have a use."""
+        super().check()
+        if self.unseen_vectors is not None and not self.unseen:
+            raise SettingError(
+                "unseen_vectors is set, but unseen=false", hint="Leave unseen_vectors out, or set unseen=true"
+            )
+
 
 @dataclass(frozen=True)
 class MethodSpec:

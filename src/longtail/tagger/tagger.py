@@ -54,7 +54,6 @@ from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
 
 DEFAULT_K = 5  # labels that ``predict`` returns
 _CONFIGURABLE = ("threads", "device")
-_FIRST_K = 64  # labels among which the score of a given one is looked up first
 
 
 class Tag(NamedTuple):
