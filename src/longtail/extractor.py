@@ -18,8 +18,8 @@ from longtail.features.normaliser import Normaliser, VectorSettings
 from longtail.features.pretrained import check_encoder
 from longtail.features.text import AUTO, TextFeatures, fill_plain_words
 from longtail.kernels import Floats, Ints, Longs
-from longtail.labelspace.names import NameSamples
-from longtail.linear.feature_trial import NAMES, choose_features
+from longtail.labelspace.names import NAMES, NameSamples, NameSettings
+from longtail.linear.feature_trial import choose_features
 from longtail.model import Model, PartWeights
 from longtail.nn.hybrid import Hybrid, HybridSettings
 from longtail.progress import SILENT, Progress
@@ -34,13 +34,9 @@ MACHINE_SETTINGS = ("threads", "device", "log", "checkpoint", "cache")  # they d
 
 
 @settings
-class FeatureSettings(HybridSettings, VectorSettings):
+class FeatureSettings(HybridSettings, VectorSettings, NameSettings):
     """Settings of the features of all methods that read feature vectors."""
 
-    train_on_names: bool | None = setting(
-        "Whether the names of the labels, and their other names, are training texts, too. None: the training data decides.",
-        default=None,
-    )
     code: int | None = setting(
         "Dimension of a linear autoencoder applied to the features. None: no autoencoder.", default=None, positive=True
     )

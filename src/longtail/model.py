@@ -219,8 +219,8 @@ class Model(Settings, ABC):
         """Whether a trial with quick versions of the method chooses settings of the features that are None."""
         return self.quick_settings is not None
 
-    def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Self:
-        """Fit a quick copy with some settings changed, to compare settings in a trial."""
+    def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Any:
+        """Fit a quick copy with some settings changed, to compare settings in a trial. It has the method ``topk``."""
         copy = type(self)(**{**self.get_params(), **(self.quick_settings or {}), **settings})
         copy.labels = self.labels
         with warnings.catch_warnings():

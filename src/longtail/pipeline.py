@@ -21,8 +21,9 @@ from longtail.extractor import (
     saved_settings,
 )
 from longtail.kernels import Bools, Floats, Ints
-from longtail.labelspace.names import append_labels, collect_names
+from longtail.labelspace.names import NAMES, append_labels, collect_names
 from longtail.model import PartWeights, Valid, count_samples
+from longtail.named_texts import NamedTexts
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
 from longtail.spec import SHARED_SETTINGS, MethodSpec
@@ -48,6 +49,7 @@ class Pipeline:
         self.spec = spec
         self.model = cls(**{name: value for name, value in values.items() if name in own})
         self.extractor: FeatureExtractor | None = None
+        self.named_texts = NamedTexts()  # of methods that read texts
         if cls.input == "features":
             names = [name for name in FeatureSettings.param_names() if name not in own or name in SHARED_SETTINGS]
             self.extractor = FeatureExtractor(**{name: value for name, value in values.items() if name in names})
@@ -59,6 +61,7 @@ class Pipeline:
         out = copy(self)
         out.model = type(self.model)(**self.model.get_params())
         out.extractor = FeatureExtractor(**self.extractor.get_params()) if self.extractor else None
+        out.named_texts = NamedTexts()
         return out
 
     def fit(
@@ -108,13 +111,17 @@ class Pipeline:
         """
         self.model.check()  # before minutes of computation
         self._check_kind(inputs, source)
-        if self.extractor is None:
-            return inputs
+        reads_names = self.extractor is not None or NAMES in self.model.param_names()
         names = None
-        if labels is not None and not sp.issparse(inputs):
+        if reads_names and labels is not None and not sp.issparse(inputs):
             names = collect_names(labels).select(np.bincount(Y.indices, minlength=len(labels)) > 0)
-        X = self.extractor.fit_transform(inputs, Y, self.model, names if names and names.texts else None, progress)
-        for decision in self.extractor.decisions:
+            names = names if names.texts else None
+        X = inputs
+        if self.extractor is not None:
+            X = self.extractor.fit_transform(inputs, Y, self.model, names, progress)
+        elif names is not None:
+            X = self.named_texts.append_names(inputs, Y, self.model, names)
+        for decision in self._source.decisions:
             progress.say(decision)
         return X
 
@@ -131,9 +138,14 @@ class Pipeline:
         return self
 
     @property
+    def _source(self) -> FeatureExtractor | NamedTexts:
+        """Where the training samples of the model come from."""
+        return self.extractor or self.named_texts
+
+    @property
     def named(self) -> Ints:
         """The label of each name that is a training text."""
-        return self.extractor.named if self.extractor else np.empty(0, np.int32)
+        return self._source.named
 
     @property
     def n_samples(self) -> int:
@@ -148,7 +160,7 @@ class Pipeline:
     @property
     def decisions(self) -> tuple[str, ...]:
         """What the training data decided: a sentence for each setting that was None and needed a trial or a rule."""
-        return (*(self.extractor.decisions if self.extractor else ()), *self.model.decisions)
+        return (*self._source.decisions, *self.model.decisions)
 
     def encode(self, inputs: Any) -> Encoded:
         """Compute the features of inputs."""
@@ -196,13 +208,12 @@ class Pipeline:
         """Describe the method and its settings in plain types, for a bundle. Settings of the machine are left out."""
         settings = {name: value for name, value in self.spec.settings.items() if name not in MACHINE_SETTINGS}
         spec = MethodSpec(self.spec.method, self.spec.preset, settings)
-        features = self.extractor.about() if self.extractor else None
         model = {"settings": saved_settings(self.model), "decisions": self.model.decisions}
-        return {"spec": str(spec), **model, "features": features}
+        return {"spec": str(spec), **model, "features": self._source.about()}
 
     def state(self) -> dict[str, State]:
         """Return everything that was fitted, as plain arrays by part."""
-        return {"model": self.model.state(), **(self.extractor.state() if self.extractor else {})}
+        return {"model": self.model.state(), **(self.extractor.state() if self.extractor else self.named_texts.state())}
 
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
@@ -210,6 +221,8 @@ class Pipeline:
         self.model.decisions = tuple(about["decisions"])
         if self.extractor is not None:
             self.extractor.restore(about["features"], state)
+        elif about["features"] is not None:  # bundles of format 3 have none
+            self.named_texts.restore(about["features"], state)
         return self
 
     def _check_kind(self, inputs: Any, source: str) -> None:

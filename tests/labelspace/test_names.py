@@ -12,6 +12,7 @@ from longtail import Dataset, Labels, Tagger, load
 from longtail.data.holdout import split_holdout
 from longtail.errors import SettingError
 from longtail.labelspace.names import append_labels, collect_names
+from longtail.linear import centroid_trial
 from longtail.linear.trial import Trial
 
 WORDS = [f"{a}{b}" for a in ("ra", "mo", "ti", "ku", "le", "so") for b in ("bin", "dar", "fel", "gos", "hum")]
@@ -84,6 +85,31 @@ def test_the_data_decides_to_train_on_names(method: str, tmp_path: Path) -> None
     assert loaded.pipeline.label_counts.tolist() == tagger.pipeline.label_counts.tolist()
     assert loaded.topk(test).ids.tolist() == tagger.topk(test).ids.tolist()
     assert loaded.evaluate(test).values == tagger.evaluate(test).values
+
+
+@pytest.mark.parametrize("method", ["aplc", "secseq", "lightattention"])
+def test_methods_that_read_texts_are_trained_on_names(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(centroid_trial, "MAX_FEW_LABELS", 100)
+    data = make_titles(600)
+    train, test = data.take(np.arange(500)), data.take(np.arange(500, 600))
+    tagger = Tagger(method, threads=1, epochs=1, unseen=False).fit(train, progress=False)
+    (why,) = tagger.pipeline.decisions
+    assert why.startswith("train_on_names=true: the best score")
+    assert tagger.pipeline.n_samples == 500 and "names of labels" in tagger.summary()["training samples"]
+    assert tagger.pipeline.label_counts.tolist() == np.bincount(train.Y.indices, minlength=train.n_labels).tolist()
+    tagger.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.pipeline.decisions == (why,) and loaded.pipeline.n_samples == 500
+    assert loaded.topk(test).ids.tolist() == tagger.topk(test).ids.tolist()
+    without = Tagger(method, threads=1, epochs=1, unseen=False, train_on_names=False).fit(train, progress=False)
+    assert without.pipeline.decisions == () and not len(without.pipeline.named)
+
+
+def test_few_labels_need_no_trial_of_names() -> None:
+    tagger = Tagger("secseq", threads=1, epochs=1).fit(make_titles(300), progress=False)
+    assert tagger.pipeline.decisions == () and not len(tagger.pipeline.named)
 
 
 def test_other_names_are_training_texts_and_labels_without_samples_have_none() -> None:

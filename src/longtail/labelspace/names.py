@@ -14,6 +14,19 @@ import scipy.sparse as sp
 from longtail.data.labels import Labels
 from longtail.features.label_names import has_words
 from longtail.kernels import Ints
+from longtail.settings import Settings, setting, settings
+
+NAMES = "train_on_names"  # the setting
+
+
+@settings
+class NameSettings(Settings):
+    """Settings of all methods that can be trained on names."""
+
+    train_on_names: bool | None = setting(
+        "Whether the names of the labels, and their other names, are training texts, too. None: the training data decides.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)

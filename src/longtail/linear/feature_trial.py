@@ -18,13 +18,12 @@ import scipy.sparse as sp
 
 from longtail.errors import DataError
 from longtail.features.rewriting import choose_subword_weight, count_words, estimate_rare_share
-from longtail.features.text import TextFeatures, fill_plain_words
+from longtail.features.text import PLAIN_WORDS, TextFeatures, fill_plain_words
 from longtail.kernels import Ints
-from longtail.labelspace.names import NameSamples, append_labels
+from longtail.labelspace.names import NAMES, NameSamples, append_labels
 from longtail.linear.trial import MIN_SAMPLES, SCORED, TRIAL_K, Doubles, Trial, average
 
 MAX_SHORT_WORDS = 300  # mean words per text up to which alternatives are tried
-NAMES = "train_on_names"
 MIN_GAINS = {"subwords": 1.01, NAMES: 1.01}  # ratio of scores that an alternative must reach; others: any gain
 _MIN_LONG_GAIN = 1.05  # of names in long texts, which mention many names; in a part of the labels most of these are missing
 _MIN_P1 = 0.99  # ratio of P@1 that an alternative must keep, however much it gains otherwise
@@ -81,6 +80,18 @@ def choose_features(
         few = f"fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
         why.append(f"{_describe(chosen, alternatives)}: {few}")
     return chosen, "; ".join(why)
+
+
+def choose_names(
+    texts: Sequence[str], Y: sp.csr_array, names: NameSamples, fit_quick: Callable[..., Any], seed: int, threads: int | None
+) -> tuple[bool, str]:
+    """Choose whether names of labels are training texts of a method that reads texts, by a trial on single words.
+
+    :returns: Whether they are, and why.
+    """
+    words = TextFeatures(**PLAIN_WORDS, threads=threads)
+    chosen, why = choose_features(texts, words.fit_transform(texts), Y, words, names, None, fit_quick, seed)
+    return chosen[NAMES], why
 
 
 def _measure(

@@ -17,6 +17,7 @@ from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.token_rows import TokenRows, drop_each_word
 from longtail.features.tokens import Tokens
 from longtail.kernels import Bools, Floats, Longs
+from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import LOSS_OF_LOG_ODDS, Model, PartWeights, Valid
 from longtail.models.aplc.plan import BAG_ENCODERS
@@ -38,7 +39,7 @@ class _ExplainedText:
     H: Floats  # [1 + n_kinds, d_h] the text, and the text without each distinct word
 
 
-class Aplc(AplcSettings, Model):
+class Aplc(AplcSettings, CentroidTrial, Model):
     """Texts read by a neural encoder, from a fast bag of token vectors to XLNet; rare labels cost less than frequent ones.
 
     A label of the head has probability σ(s_j), one of tail t σ(a_t) σ(b_j) (eq. 2); the vectors of tails are shorter.
@@ -69,6 +70,7 @@ class Aplc(AplcSettings, Model):
         "paper": {
             **{"encoder": "xlnet-base-cased", "paper": True, "encoder_dropout": 0.1, "bias": False, "normalise": "sample"},
             **{"schedule": "linear", "clip": 1.0, "average": "none", "patience": 0, "holdout": 0.0},
+            **{"train_on_names": False},
         },
     }
 
@@ -98,7 +100,7 @@ class Aplc(AplcSettings, Model):
         if valid is not None:
             valid = self.tokens.transform(valid[0]), valid[1]
         elif self.holdout:
-            rows, Y, valid = split_holdout(rows, Y, self.holdout, self.seed)
+            rows, Y, valid = split_holdout(rows, Y, self.holdout, self.seed, n_names=self.n_names)
         arrays, run = fit_aplc(rows, Y, self.label_counts, self.tokens.n_tokens, self, plan, valid, progress)
         self.history = run.history
         self.tokens.set_params(cache=None)  # only the training texts are cached

@@ -7,6 +7,7 @@ from dataclasses import replace
 from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS
+from longtail.labelspace.names import NameSettings
 from longtail.models.aplc.plan import BAG_ENCODERS, HEAD_SHARE, PAPER_PLANS, AplcPlan, choose_plan, divide_evenly
 from longtail.nn.schedule import WARM_SCHEDULES
 from longtail.nn.settings import TrainingSettings, nearest_row
@@ -14,7 +15,7 @@ from longtail.settings import setting, settings
 
 
 @settings
-class AplcSettings(TrainingSettings):
+class AplcSettings(TrainingSettings, NameSettings):
     """Settings of APLC-XLNet."""
 
     encoder: str = setting(

@@ -5,7 +5,7 @@ Training is in ``longtail.models.glas.training`` and needs torch; prediction is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,11 +17,10 @@ from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Bools, Floats, Ints
-from longtail.labelspace.centroids import Centroids
+from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
-from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS, PLANS
 from longtail.models.glas.settings import GlasSettings
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -35,7 +34,7 @@ _MIN_NORM = 1e-12
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
 
-class Glas(GlasSettings, Model):
+class Glas(GlasSettings, CentroidTrial, Model):
     """Embeds inputs and labels in a space of a few hundred dimensions and searches for the nearest label vectors.
 
     Scores are h(x) = φ(x)ᵀ V with φ(x) = ReLU(E x + b). A regulariser ties the inner products of label vectors to how often
@@ -77,14 +76,6 @@ class Glas(GlasSettings, Model):
         """Probability under binary cross-entropy, otherwise the inner product. Before ``fit``, as for few labels."""
         n_samples, n_seen = (self.n_samples, self.n_seen) if hasattr(self, "label_counts") else (1, 1)
         return "probability" if self.plan(n_samples, n_seen).loss == "bce" else "margin"
-
-    def tries_features(self, n_labels: int) -> bool:
-        """With many labels, where training starts from centroids, which the trial compares; otherwise single words."""
-        return n_labels > MAX_FULL_LOSS_LABELS
-
-    def fit_quick(self, X: sp.csr_array, Y: sp.csr_array, **settings: Any) -> Centroids:  # type: ignore[override]
-        """Classify by centroids, to compare features in a trial."""
-        return Centroids(X, Y, PLANS["softmax", "all"].init_norm)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.glas.training import fit_glas

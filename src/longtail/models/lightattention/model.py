@@ -20,6 +20,7 @@ from longtail.kernels import Bools
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
+from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.words import Vocabulary
@@ -41,10 +42,11 @@ _PAPER = {
     **{"idf_start": False},
     **{"embedding_dropout": 0.2, "dropout": 0.5, "max_length": 500, "select": "first"},
     **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
+    **{"train_on_names": False},
 }
 
 
-class LightAttention(LightAttentionSettings, Model):
+class LightAttention(LightAttentionSettings, CentroidTrial, Model):
     """A BiLSTM over words in which each label attends to the words that matter for it: accurate, small, and explains itself.
 
     The attention of label j to word i is α_ij = softmax_i(h_i · w_j); its score is computed from Σ_i α_ij h_i (eq. 2). With
@@ -113,7 +115,8 @@ class LightAttention(LightAttentionSettings, Model):
 
         plan = self._plan()
         self.check_plan(plan)
-        self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads).fit(X, progress)
+        self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)
+        self.vocabulary.fit(X, progress, n_names=self.n_names)
         tfidf = self.vocabulary.tfidf.transform(X)
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
         data = self._prepare(X, tfidf, Y, valid)
@@ -156,8 +159,8 @@ class LightAttention(LightAttentionSettings, Model):
         if valid is not None:
             valid = self.vocabulary.transform(valid[0]), valid[1]
         elif self.holdout:
-            tfidf = split_holdout(tfidf, Y, self.holdout, self.seed)[0]
-            texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed)
+            tfidf = split_holdout(tfidf, Y, self.holdout, self.seed, n_names=self.n_names)[0]
+            texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
         return TrainingCorpus(texts, tfidf, Y, n_words, self.vocabulary.tfidf.idf, vectors, valid)
 
     def _networks(self) -> list[TreeNetworks]:

@@ -7,6 +7,7 @@ from math import ceil, log2
 
 from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
+from longtail.labelspace.names import NameSettings
 from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
 from longtail.settings import MAX_NUMBER, setting, settings
@@ -64,7 +65,7 @@ class LightAttentionPlan(TrainingPlan):
 
 
 @settings
-class LightAttentionSettings(TrainingSettings):
+class LightAttentionSettings(TrainingSettings, NameSettings):
     """Settings of LightAttention and AttentionXML."""
 
     paper: bool = setting(

@@ -65,13 +65,17 @@ class Vocabulary:
         """Return the word of an id; an empty string for unknown words."""
         return "" if number == UNKNOWN_WORD else self.tfidf.get_term(number - 1)
 
-    def fit(self, texts: Sequence[str], progress: Progress = SILENT) -> Vocabulary:
-        """Learn the vocabulary. Afterwards ``tfidf`` has the same words: its column j is word j + 1."""
+    def fit(self, texts: Sequence[str], progress: Progress = SILENT, *, n_names: int = 0) -> Vocabulary:
+        """Learn the vocabulary. Afterwards ``tfidf`` has the same words: its column j is word j + 1.
+
+        :param n_names: The last texts that are names of labels. They do not count for the length of the texts.
+        """
         min_df = 1 if len(texts) < SMALL_CORPUS_TEXTS else 2
         self.tfidf = Tfidf(ngrams=1, min_df=min_df, max_features=self.max_words, threads=self.threads)
         self.tfidf.fit(texts, progress)
         if self.max_length is None:
-            self.max_length = choose_max_length(float(np.mean([len(text.split()) for text in texts])))
+            lengths = [len(text.split()) for text in texts[: len(texts) - n_names]]
+            self.max_length = choose_max_length(float(np.mean(lengths)))
         return self
 
     def transform(self, texts: Sequence[str]) -> TokenRows:

@@ -5,7 +5,7 @@ Training is in ``longtail.models.neuralxc.training`` and needs torch; prediction
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +16,9 @@ from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints
-from longtail.labelspace.centroids import Centroids
+from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, Valid
-from longtail.models.neuralxc.settings import INIT_NORM, MAX_FEW_LABELS, NeuralXCSettings
+from longtail.models.neuralxc.settings import NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
@@ -28,7 +28,7 @@ from longtail.topk import TopK
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
 
-class NeuralXC(NeuralXCSettings, Model):
+class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
     """Autoencoders of inputs and of label sets, and a regression between their codes.
 
     ŷ = ψₒ(f(φᵢ(x))), trained by α ‖ψᵢ(φᵢ(x)) − x‖² + β ‖ψₒ(φₒ(y)) − y‖² + BCE(ŷ, y) (eq. 1).
@@ -72,14 +72,6 @@ class NeuralXC(NeuralXCSettings, Model):
     def score_meaning(self) -> Literal["probability"]:
         """The sigmoid of the last layer of ψₒ."""
         return "probability"
-
-    def tries_features(self, n_labels: int) -> bool:
-        """With many labels, where training starts from centroids, which the trial compares; otherwise single words."""
-        return n_labels > MAX_FEW_LABELS
-
-    def fit_quick(self, X: sp.csr_array, Y: sp.csr_array, **settings: Any) -> Centroids:  # type: ignore[override]
-        """Classify by centroids, to compare features in a trial."""
-        return Centroids(X, Y, INIT_NORM)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.neuralxc.training import fit_neuralxc

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.mlp import ACTIVATIONS
+from longtail.linear.centroid_trial import MAX_FEW_LABELS
 from longtail.nn.published_autoencoders import PUBLISHED, Widths, choose_network, parse_widths
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
-MAX_FEW_LABELS = 4096  # up to this many labels, the defaults for few labels apply
 _EPOCHS_MANY = 5
 _WIDTH_MANY = 512
 _WEIGHT = 0.01  # α and β of the paper

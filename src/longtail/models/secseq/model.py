@@ -17,6 +17,7 @@ from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
 from longtail.kernels import Bools, Floats
 from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed_by_walks, pifa
+from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.secseq.codes import Codebook, build_forest
 from longtail.models.secseq.occlusion import LOSS_OF_SCORE, explain_by_occlusion
@@ -38,11 +39,11 @@ _PAPER = {
     **{"n_pieces": 50_000, "keep_digits": False, "coding": "random", "embedding": "indicator", "n_trees": 4},
     **{"hidden": 1024, "symbol_width": 256, "dropout": 0.2, "decoding": "best", "beam": 5, "rate": 2e-4},
     **{"head_rate": 2e-4, "batch": 64, "epochs": 20, "schedule": "constant", "average": "none"},
-    **{"patience": 10, "holdout": 0.1},
+    **{"patience": 10, "holdout": 0.1, "train_on_names": False},
 }
 
 
-class SecSeq(SecSeqSettings, Model):
+class SecSeq(SecSeqSettings, CentroidTrial, Model):
     """Labels as codes of a few symbols: the output layer scores symbols, so it does not grow with the number of labels.
 
     With ``target=sequence``, the paper's, a decoder with attention generates the codes of all labels of a text, one after
@@ -115,7 +116,7 @@ class SecSeq(SecSeqSettings, Model):
         if valid is not None:
             valid = self.features.transform(self._mask_digits(valid[0])), valid[1]
         elif self.holdout:
-            texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed)
+            texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
         trees = [(texts, Y, codes, n_inputs, self._tree_settings(m), plan, valid) for m, codes in enumerate(self.forest)]
         if self.jobs > 1 and plan.n_trees > 1:
             with ProcessPoolExecutor(min(self.jobs, plan.n_trees), mp_context=get_context("spawn")) as pool:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from longtail.conditions import Condition, refuse_unused
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.features.token_rows import TokenRows
+from longtail.labelspace.names import NameSettings
 from longtail.models.secseq.code_size import choose_code_size as choose_code_size
 from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
@@ -39,7 +40,7 @@ class SecSeqPlan(TrainingPlan):
 
 
 @settings
-class SecSeqSettings(TrainingSettings):
+class SecSeqSettings(TrainingSettings, NameSettings):
     """Settings of SeCSeq."""
 
     target: str = setting(
