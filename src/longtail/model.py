@@ -48,7 +48,7 @@ class Model(Settings, ABC):
     that read feature vectors implement ``slopes``, methods that read texts implement ``_explain``.
     """
 
-    input: ClassVar[Literal["features", "texts", "anything"]] = "features"
+    input: ClassVar[Literal["features", "texts", "either", "anything"]] = "features"  # either: the settings say which
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # settings of the model and of its features, by preset name
     packages: ClassVar[tuple[str, ...]] = ()  # optional packages that ``fit`` needs: keys of ``longtail.extras.EXTRAS``
     n_samples: int  # training samples, and names of labels if they are samples, too
@@ -63,6 +63,11 @@ class Model(Settings, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         add_parameters(cls)
+
+    @property
+    def reads(self) -> str:
+        """What ``fit`` and ``topk`` read: features, texts, or anything."""
+        return self.input
 
     @property
     @abstractmethod
@@ -309,6 +314,11 @@ class Model(Settings, ABC):
         self._restore(state)
         return self
 
+    @classmethod
+    def upgrade(cls, about: dict[str, Any], state: dict[str, State]) -> tuple[dict[str, Any], dict[str, State]]:
+        """Convert what a bundle of an earlier format has stored about a pipeline, if the method has changed since."""
+        return about, state
+
     def configure(self, **machine: Any) -> None:
         """Change settings of the machine (threads, device) if the method has them. A fitted model stays fitted."""
         self.set_params(**{name: value for name, value in machine.items() if name in self.param_names()})
@@ -337,7 +347,7 @@ class Model(Settings, ABC):
     def _warn_of_collapse(self, X: Any, Y: sp.csr_array) -> None:
         """Warn if almost all samples get the same first label although most do not have it."""
         labelled = np.flatnonzero(np.diff(Y.indptr))
-        if self.input == "anything" or len(labelled) < _MIN_COLLAPSE_SAMPLES:
+        if self.reads == "anything" or len(labelled) < _MIN_COLLAPSE_SAMPLES:
             return
         rows = labelled[np.unique(np.linspace(0, len(labelled) - 1, _MAX_COLLAPSE_SAMPLES).astype(np.int64))]
         first = self._topk(take_samples(X, rows), 1, None).ids[:, 0]
@@ -379,9 +389,9 @@ class Model(Settings, ABC):
     def _check_input(self, X: Any) -> Any:
         if count_samples(X) == 0:
             raise DataError("there are no samples", hint="Pass at least one")
-        if self.input == "anything":
+        if self.reads == "anything":
             return X
-        if self.input == "features":
+        if self.reads == "features":
             return check_features(X)
         if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
             raise DataError(f"{type(self).__name__} reads texts", hint="Pass a list of strings")

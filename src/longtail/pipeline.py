@@ -50,10 +50,14 @@ class Pipeline:
         self.model = cls(**{name: value for name, value in values.items() if name in own})
         self.extractor: FeatureExtractor | None = None
         self.named_texts = NamedTexts()  # of methods that read texts
-        if cls.input == "features":
-            names = [name for name in FeatureSettings.param_names() if name not in own or name in SHARED_SETTINGS]
+        of_features = [name for name in FeatureSettings.param_names() if name not in own]
+        if self.model.reads == "features":
+            names = (*of_features, *SHARED_SETTINGS, NAMES)
             self.extractor = FeatureExtractor(**{name: value for name, value in values.items() if name in names})
             self.extractor.check()
+        elif unused := next((name for name in of_features if name in spec.settings), None):
+            hint = "Leave it out, or choose settings with which the method reads features"
+            raise SettingError(f'"{unused}" is a setting of features, but {spec} reads texts', hint=hint)
         self.model.check()
 
     def unfitted(self) -> Pipeline:
@@ -217,6 +221,7 @@ class Pipeline:
 
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
+        about, state = self.model.upgrade(about, state)
         self.model.set_params(**about["settings"]).restore(state["model"])
         self.model.decisions = tuple(about["decisions"])
         if self.extractor is not None:
@@ -230,8 +235,8 @@ class Pipeline:
         kind, other, unused = "feature vectors", "texts", TEXT_SETTINGS
         if not sp.issparse(inputs):
             kind, other, unused = other, kind, VECTOR_SETTINGS
-        elif self.model.input == "texts":
-            found = f"{self.spec.method} reads texts, the data are feature vectors"
+        elif self.model.reads == "texts":
+            found = f"{self.spec} reads texts, the data are feature vectors"
             raise DataError(found, where=source, hint="Choose another method, or pass the texts")
         for name in self.spec.settings:
             if self.extractor is not None and name in unused and name not in self.model.param_names():

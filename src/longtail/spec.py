@@ -157,7 +157,7 @@ def known_settings(method: str) -> dict[str, str]:
     ('float | None', 'int | None')
     """
     cls = model_class(method)
-    features = fields(FeatureSettings) if cls.input == "features" else ()
+    features = fields(FeatureSettings) if cls.input in ("features", "either") else ()
     every = (*features, *fields(cls), *fields(TaggerSettings))
     return {each.name: str(each.type) for each in every if each.name not in RUNTIME}
 

@@ -41,7 +41,7 @@ def fitted(request: pytest.FixtureRequest) -> tuple[Model, Any]:
     data, model = make_many_labels(), model_class(request.param)()
     model.labels = data.labels
     texts = data.texts
-    if model.input == "features":
+    if model.reads == "features":
         names = sorted({word for text in texts for word in text.split()})
         counts = [[text.split().count(name) for name in names] for text in texts]
         X: Any = sp.csr_array(np.array(counts, np.float32) / 4)

@@ -34,7 +34,7 @@ def model(method: str) -> Model:
 
 def inputs(model: Model, data: Dataset, vectors: Dataset) -> tuple[Any, Any]:
     """Samples and labels of the kind that the model reads."""
-    return (data.texts, data.Y) if model.input == "texts" else (vectors.X, vectors.Y)
+    return (data.texts, data.Y) if model.reads == "texts" else (vectors.X, vectors.Y)
 
 
 def test_a_method_has_its_file_its_presets_and_its_page(method: str) -> None:
@@ -209,7 +209,7 @@ def test_bad_features_are_refused(method: str, vectors: Dataset) -> None:
 
 def test_a_sample_without_features_gets_labels(model: Model, train: Dataset, vectors: Dataset) -> None:
     X, Y = inputs(model, train, vectors)
-    empty = [""] if model.input == "texts" else sp.csr_array((1, X.shape[1]), dtype=np.float32)
+    empty = [""] if model.reads == "texts" else sp.csr_array((1, X.shape[1]), dtype=np.float32)
     best = model.fit(X, Y).topk(empty, 2)
     assert (best.ids >= 0).all() and np.isfinite(best.scores).all()
 
@@ -217,7 +217,7 @@ def test_a_sample_without_features_gets_labels(model: Model, train: Dataset, vec
 def test_corner_cases(model: Model, train: Dataset) -> None:
     """A label of all samples, a label of one sample, a single sample."""
     texts = ["one two", "two three", "three four"]
-    X = texts if model.input == "texts" else sp.csr_array(np.eye(3, dtype=np.float32))
+    X = texts if model.reads == "texts" else sp.csr_array(np.eye(3, dtype=np.float32))
     best = model.fit(X, np.array([[1, 0], [1, 0], [1, 1]])).topk(X, 2)
     assert (best.ids[:2, 0] == 0).all() and set(best.ids[2]) == {0, 1}  # the third sample has both labels
     single = model.fit(X[:1], np.array([[0, 1]])).topk(X, 2)

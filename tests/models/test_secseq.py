@@ -17,6 +17,8 @@ from many_labels import make_many_label_texts
 import longtail
 from longtail import Dataset, Tagger
 from longtail.errors import SettingError
+from longtail.extractor import Encoded
+from longtail.features.text import PLAIN_WORDS, TextFeatures
 from longtail.models.secseq.model import SecSeq
 from longtail.nn import loop
 from longtail.topk import NO_LABEL, find_hits
@@ -43,6 +45,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+def read(fitted: Dataset, texts: Any = None) -> sp.csr_array:
+    """The features of texts, or of the data that the features are fitted to."""
+    return TextFeatures(**PLAIN_WORDS).fit(fitted.texts).transform(fitted.texts if texts is None else texts)
+
+
 def equal(one: Any, other: Any) -> bool:
     return np.array_equal(one.ids, other.ids) and np.array_equal(one.scores, other.scores)
 
@@ -60,8 +67,8 @@ def test_the_paper_preset_is_the_network_of_mlc2seq() -> None:
 
 def test_mlc2seq_has_one_symbol_per_label(train: Dataset) -> None:
     changes = {"encoder": "words", "token_width": None, "max_length": 256, "n_pieces": None, "rate": 30.0, "epochs": 5}
-    settings = {**SecSeq.preset("mlc2seq"), **SEQUENCE, **changes}
-    (codes,) = SecSeq(**settings).fit(train.texts, train.Y).forest
+    settings = {**SecSeq.preset("mlc2seq"), **SEQUENCE, **changes, "keep_digits": True}
+    (codes,) = SecSeq(**settings).fit(read(train), train.Y).forest
     assert (codes.n_symbols, codes.depth) == (4, 1) and sorted(codes.symbols[:, 0].tolist()) == [0, 1, 2, 3]
 
 
@@ -88,7 +95,8 @@ def test_mlc2seq_has_one_symbol_per_label(train: Dataset) -> None:
         ({"target": "sequence", "constrained": True}, "constrained is true, which has no effect"),
         ({"target": "sequence", "decoding": "samples", "beam": 5}, "another decoding than samples"),
         ({"target": "sequence", "node_vectors": False}, "It needs target=set"),
-        ({"encoder": "gru", "ngrams": 2}, "It needs encoder=words"),
+        ({"encoder": "gru", "keep_prob": 0.5}, "It needs encoder=words"),
+        ({"keep_digits": False}, "reads tokens"),
         ({"encoder": "gru", "start": "random"}, "encoder=words"),
         ({"max_length": 50}, "reads tokens"),
         ({"encoder": "bag", "layers": 2}, "It needs encoder=gru"),
@@ -103,7 +111,12 @@ def test_mlc2seq_has_one_symbol_per_label(train: Dataset) -> None:
 )
 def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found: str) -> None:
     with pytest.raises(SettingError, match=found):
-        SecSeq(**{**QUICK, **changes}).fit(train.texts, train.Y)
+        SecSeq(**{**QUICK, **changes}).fit(train.texts if "encoder" in changes else read(train), train.Y)
+
+
+def test_settings_of_features_need_an_encoder_that_reads_them() -> None:
+    with pytest.raises(SettingError, match=r'"ngrams" is a setting of features, but secseq\+encoder=gru.* reads texts'):
+        Tagger("secseq+encoder=gru+ngrams=2")
 
 
 def test_plan_depends_on_texts_labels_and_encoder() -> None:
@@ -125,9 +138,10 @@ def test_plan_depends_on_texts_labels_and_encoder() -> None:
 
 def test_it_learns_five_thousand_labels() -> None:
     texts, Y = make_many_label_texts(5_000, 12_000)
-    model = SecSeq(width=128, threads=1, epochs=3, n_trees=1, holdout=0).fit(texts[:11_000], Y[:11_000])
+    X = TextFeatures(**PLAIN_WORDS).fit_transform(texts)
+    model = SecSeq(width=128, threads=1, epochs=3, n_trees=1, holdout=0).fit(X[:11_000], Y[:11_000])
     assert model.forest[0].depth == 2
-    hits = find_hits(model.topk(texts[11_000:], 5), Y[11_000:])
+    hits = find_hits(model.topk(X[11_000:], 5), Y[11_000:])
     assert Y[11_000:].sum(0).max() / 1_000 < 0.02 < 0.4 < hits[:, 0].mean()  # 0.02 with start="random"
 
 
@@ -164,16 +178,19 @@ def test_codes_from_every_kind_of_label_vector(embedding: str, train: Dataset) -
 
 def test_trees_differ_and_their_scores_are_averaged(train: Dataset, test: Dataset) -> None:
     settings = {**QUICK, "epochs": 2, "coding": "random"}
-    assert len(SecSeq(**settings).fit(train.texts, train.Y).forest) == 3  # by default
-    both = SecSeq(**settings, n_trees=2).fit(train.texts, train.Y)
-    alone = [SecSeq(**settings, n_trees=1, seed=seed).fit(train.texts, train.Y, (test.texts, test.Y)) for seed in (0, 1)]
+    assert len(SecSeq(**settings).fit(read(train), train.Y).forest) == 3  # by default
+    both = SecSeq(**settings, n_trees=2).fit(read(train), train.Y)
+    alone = [
+        SecSeq(**settings, n_trees=1, seed=seed).fit(read(train), train.Y, (read(train, test.texts), test.Y))
+        for seed in (0, 1)
+    ]
     assert not np.array_equal(both.forest[0].symbols, both.forest[1].symbols)
     assert all(np.array_equal(b.symbols, a.forest[0].symbols) for a, b in zip(alone, both.forest, strict=True))
-    both = SecSeq(**settings, n_trees=2).fit(train.texts, train.Y, (test.texts, test.Y))
+    both = SecSeq(**settings, n_trees=2).fit(read(train), train.Y, (read(train, test.texts), test.Y))
     everything = [np.zeros((60, 4)), np.zeros((60, 4))]
     for out, models in zip(everything, (alone, [both]), strict=True):
         for model in models:
-            best = model.topk(test.texts, 4)
+            best = model.topk(read(train, test.texts), 4)
             rows = np.arange(60)[:, None]
             out[rows, best.ids] += best.scores / len(models)
     assert everything[0] == pytest.approx(everything[1], rel=1e-5)
@@ -181,7 +198,7 @@ def test_trees_differ_and_their_scores_are_averaged(train: Dataset, test: Datase
 
 def test_several_processes_give_the_same_weights_as_one(train: Dataset, tmp_path: Path) -> None:
     settings = {**QUICK, "epochs": 1, "n_trees": 2, "log": str(tmp_path / "log")}
-    one, two = (SecSeq(**settings, jobs=jobs).fit(train.texts, train.Y) for jobs in (1, 2))
+    one, two = (SecSeq(**settings, jobs=jobs).fit(read(train), train.Y) for jobs in (1, 2))
     states = one.state(), two.state()
     assert all(np.array_equal(array, states[1][name]) for name, array in states[0].items())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.0", "log.1"]
@@ -189,7 +206,7 @@ def test_several_processes_give_the_same_weights_as_one(train: Dataset, tmp_path
 
 def test_a_killed_run_resumes_to_the_same_weights(train: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**QUICK, "epochs": 2, "n_trees": 2}
-    whole = SecSeq(**settings).fit(train.texts, train.Y)
+    whole = SecSeq(**settings).fit(read(train), train.Y)
     finish, epochs = loop.finish_epoch, []
 
     def killed(*given: Any) -> None:
@@ -201,8 +218,8 @@ def test_a_killed_run_resumes_to_the_same_weights(train: Dataset, tmp_path: Path
     settings["checkpoint"] = str(tmp_path / "run")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "finish_epoch", killed)
-        SecSeq(**settings).fit(train.texts, train.Y)
-    again = SecSeq(**settings).fit(train.texts, train.Y)
+        SecSeq(**settings).fit(read(train), train.Y)
+    again = SecSeq(**settings).fit(read(train), train.Y)
     assert all(np.array_equal(array, again.state()[name]) for name, array in whole.state().items())
 
 
@@ -215,7 +232,11 @@ def test_empty_texts_and_samples_without_labels(target: str, encoder: str) -> No
     texts = ["red apple", "", "green pear", "red rose", "apple tree", ""]
     Y = sp.csr_array(np.array([[1, 0, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]], np.float32))
     settings = {**choose_quick(target, encoder), "epochs": 1, "holdout": 0}
-    best = SecSeq(**settings).fit(texts, Y).topk(["", "apple", "unheard of"], 2)
+    found: Any = ["", "apple", "unheard of"]
+    if encoder == "words":
+        features = TextFeatures(ngrams=1, min_df=1, subwords=0.0).fit(texts)
+        texts, found = features.transform(texts), features.transform(found)
+    best = SecSeq(**settings).fit(texts, Y).topk(found, 2)
     assert np.isfinite(best.scores).all() and (np.sort(best.ids, axis=1) == [0, 1]).all()
 
 
@@ -242,10 +263,36 @@ def test_bags_predict_without_torch(target: str, encoder: str, train: Dataset, t
 
 @pytest.mark.parametrize("decoding", ["best", "beams", "samples", "direct"])
 def test_only_the_codes_of_allowed_labels_are_generated(train: Dataset, test: Dataset, decoding: str) -> None:
-    model = SecSeq(**{**SEQUENCE, "encoder": "words", "decoding": decoding, "epochs": 4}).fit(train.texts, train.Y)
+    model = SecSeq(**{**SEQUENCE, "encoder": "words", "decoding": decoding, "epochs": 4}).fit(read(train), train.Y)
+    X = read(train, test.texts)
     for label in range(4):
-        best = model.topk(test.texts, 2, allowed=np.arange(4) != label)
+        best = model.topk(X, 2, allowed=np.arange(4) != label)
         assert not (best.ids == label).any() and (best.ids != NO_LABEL).any()
-    everything = model._topk(list(test.texts), 4, np.ones(4, bool))
+    everything = model._topk(X, 4, np.ones(4, bool))
     constrained = SecSeq(**{**model.get_params(), "constrained": True}).restore(model.state())
-    assert equal(everything, constrained.topk(test.texts, 4))
+    assert equal(everything, constrained.topk(X, 4))
+
+
+def test_feature_vectors_are_explained(train: Dataset) -> None:
+    X = read(train)
+    model = SecSeq(**TRAINED).fit(X, train.Y)
+    label, x = int(train.Y[[0]].indices[0]), X[[0]]
+    tagger = Tagger("secseq", **TRAINED, calibrate=False).fit(X, train.Y, progress=False)
+    features, _, weights = tagger.pipeline.explain(Encoded(x, x, x), label)
+    without = x.copy()
+    without.data[0] = 0
+    scores = [float(best.scores[best.ids == label][0]) for best in (model.topk(x, 4), model.topk(without, 4))]
+    assert features.tolist() == x.indices.tolist() and weights[0] == pytest.approx(scores[0] - scores[1], abs=1e-5)
+
+
+def test_models_with_their_own_features_are_loaded(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    """Up to format 4, TF-IDF was part of the model."""
+    tagger = Tagger("secseq+ngrams=2+min_df=2+subwords=0+train_on_names=false", **QUICK, epochs=2).fit(train)
+    pipeline = tagger.pipeline
+    about, state = pipeline.about(), pipeline.state()
+    words = {name.removeprefix("words."): array for name, array in state.pop("features").items()}
+    old_settings = {**about["settings"], "ngrams": 2}
+    old_state = {**state["model"], **{f"features.{name}": array for name, array in words.items()}}
+    old_state["sizes"] = old_state["sizes"] * [1, 0]  # it read texts
+    again = pipeline.unfitted().restore({**about, "settings": old_settings, "features": None}, {"model": old_state})
+    assert equal(again.topk(test.texts, 4), pipeline.topk(test.texts, 4))

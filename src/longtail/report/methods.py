@@ -31,7 +31,7 @@ def render_method(method: str) -> str:
     cls = model_class(method)
     parts = [(cls.__doc__ or "").split("\n")[0], _render_presets(method, cls)]
     parts.append(_render_settings("settings", [each for each in describe(cls) if each.name not in RUNTIME], cls))
-    if cls.input == "features":
+    if cls.input in ("features", "either"):
         own = set(cls.param_names())
         features = [each for each in describe(FeatureSettings) if each.name not in (*RUNTIME, *own)]
         parts.append(_render_settings("settings of the features", features, cls))

@@ -6,13 +6,15 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
+from longtail.features.mlp import Doubles
 from longtail.features.pretrained import check_encoder, choose_token_settings
+from longtail.features.text import PLAIN_WORDS, TextFeatures
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
 from longtail.kernels import Bools, Floats
@@ -20,7 +22,7 @@ from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.secseq.codes import Codebook, build_forest
-from longtail.models.secseq.occlusion import LOSS_OF_SCORE, explain_by_occlusion
+from longtail.models.secseq.occlusion import LOSS_OF_SCORE, drop_each_feature, explain_by_occlusion
 from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetPredictor, compress_arrays
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.trie import NO_CODE
@@ -30,7 +32,6 @@ from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
 _N_EXPLAINED = 64  # an explained label scores 0 if it is not among this many best
-_MIN_TEXTS = 50  # with fewer training texts, words that occur in one text only are kept
 _NUMBER = re.compile(r"\d+")
 
 # The published sizes and learning rates of mlc2seq, on which the paper builds; it gives neither K, D nor label vectors.
@@ -57,19 +58,19 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     its own vector: most of the accuracy where labels are many. With ``node_vectors=false`` the output layer does not grow
     with the labels. The vectors of words and the code table grow with the vocabulary and the labels in any case.
 
-    Presets: ``best`` is the defaults: ``target=set`` over TF-IDF of words, three trees. ``paper`` is SeCSeq with the
+    Presets: ``best`` is the defaults: ``target=set`` over features, three trees. ``paper`` is SeCSeq with the
     published network of mlc2seq (four trees, the best of five beams, K and D by our rule), except for its tokens: word
     pieces with trained vectors in place of words with frozen word2vec vectors of Wikipedia. ``mlc2seq`` is the same with
     one symbol per label.
 
     Training needs torch; prediction with the encoder ``words``, or ``bag`` with ``target=set``, does not.
 
-    >>> texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
-    >>> SecSeq(holdout=0).fit(texts, Y).topk(["an apple", "a rose"], k=1).ids.ravel().tolist()
+    >>> X, Y = sp.csr_array(np.eye(4, dtype=np.float32)[[0, 1, 2, 3] * 4]), np.array([[1, 0], [0, 1]] * 8)
+    >>> SecSeq(holdout=0).fit(X, Y).topk(X[:2], k=1).ids.ravel().tolist()
     [0, 1]
     """
 
-    input = "texts"
+    input = "either"
     packages = ("torch",)
     presets: ClassVar = {
         "best": {},
@@ -77,10 +78,15 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         "mlc2seq": {**_PAPER, "n_trees": 1, "depth": 1},
     }
 
-    features: Tfidf | Tokens
+    tokens: Tokens | None  # None: the encoder reads features
     forest: list[Codebook]  # the codes of each tree
     tree_arrays: list[State]  # the network of each tree
     histories: list[list[dict[str, float]]]  # one row per epoch, for each tree; not saved
+
+    @property
+    def reads(self) -> Literal["features", "texts"]:
+        """Features with encoder=words, otherwise texts."""
+        return "features" if self.encoder == WORDS else "texts"
 
     @property
     def score_meaning(self) -> Literal["probability", "count"]:
@@ -103,18 +109,39 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         if self.encoder != WORDS:
             check_encoder(self.encoder)
 
-    def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
+    @classmethod
+    def upgrade(cls, about: dict[str, Any], state: dict[str, State]) -> tuple[dict[str, Any], dict[str, State]]:
+        """Up to format 4, TF-IDF was part of the model, and ngrams one of its settings."""
+        settings = dict(about["settings"])
+        ngrams = settings.pop("ngrams", None)
+        if ngrams is None:
+            return about, state
+        own = extract_part(state["model"], "features.")
+        model = {name: array for name, array in state["model"].items() if not name.startswith("features.")}
+        if settings["encoder"] != WORDS:
+            model |= {f"tokens.{name}": array for name, array in own.items()}
+            return {**about, "settings": settings}, {**state, "model": model}
+        model["sizes"] = np.array([model["sizes"][0], len(own["idf"])])
+        fitted = {**PLAIN_WORDS, "ngrams": ngrams}
+        features = {
+            **{"kind": TextFeatures.__name__, "settings": fitted, "fitted settings": fitted},
+            **{"decisions": (), "autoencoder": None},
+        }
+        words = {f"words.{name}": array for name, array in own.items()}
+        return {**about, "settings": settings, "features": features}, {**state, "model": model, "features": words}
+
+    def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.secseq.training import fit_tree
 
         plan = self.plan(self.n_samples, self.n_seen)
         self.check_plan(plan)
-        self.features = self._make_features()
-        X = self._mask_digits(X)
-        texts = self.features.fit_transform(X, progress)
-        self.forest = build_forest(self._embed_labels(X, texts, Y), self.label_counts, self, plan)
-        n_inputs = self.features.n_features if isinstance(self.features, Tfidf) else self.features.n_tokens
+        self.tokens = self._make_tokens()
+        if self.tokens is not None:
+            self.tokens.fit(self._mask_digits(X), progress)
+        texts, n_inputs = self._encode(X), self.tokens.n_tokens if self.tokens else X.shape[1]
+        self.forest = build_forest(self._embed_labels(X, Y), self.label_counts, self, plan)
         if valid is not None:
-            valid = self.features.transform(self._mask_digits(valid[0])), valid[1]
+            valid = self._encode(valid[0]), valid[1]
         elif self.holdout:
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
         trees = [(texts, Y, codes, n_inputs, self._tree_settings(m), plan, valid) for m, codes in enumerate(self.forest)]
@@ -124,8 +151,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         else:
             done = [fit_tree(*tree, progress) for tree in trees]
         self.histories = [history for _, history in done]
-        if isinstance(self.features, Tokens):
-            self.features.set_params(cache=None)  # only the tokens of the training texts are kept
+        if self.tokens is not None:
+            self.tokens.set_params(cache=None)  # only the tokens of the training texts are kept
         self._set_trees([compress_arrays(arrays, self) for arrays, _ in done])
 
     def _tree_settings(self, number: int) -> SecSeqSettings:
@@ -138,11 +165,12 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         }
         return SecSeqSettings(**{**self.get_params(), **changes})
 
-    def _embed_labels(self, X: Sequence[str], texts: Texts, Y: sp.csr_array) -> sp.csr_array | Floats:
+    def _embed_labels(self, X: Any, Y: sp.csr_array) -> sp.csr_array | Floats:
         """Label vectors of norm 1, from which codes are made."""
         match self.embedding:
             case "pifa":
-                return pifa(texts if self.encoder == WORDS else self._make_tfidf().fit_transform(X), Y, _TERMS_PER_LABEL)
+                features = X if self.encoder == WORDS else Tfidf(threads=self.threads).fit_transform(self._mask_digits(X))
+                return pifa(features, Y, _TERMS_PER_LABEL)
             case "indicator":
                 return embed_by_samples(Y)
             case "texts":
@@ -150,15 +178,15 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             case _:
                 return embed_by_walks(Y, seed=self.seed)
 
-    def _make_features(self) -> Tfidf | Tokens:
+    def _make_tokens(self) -> Tokens | None:
         if self.encoder == WORDS:
-            return self._make_tfidf()
+            return None
         kind = choose_token_settings(self.encoder)
         return Tokens(**kind, max_length=self.max_length, n_pieces=self.n_pieces, cache=self.cache)
 
-    def _make_tfidf(self) -> Tfidf:
-        ngrams = self.ngrams if self.encoder == WORDS else 1
-        return Tfidf(ngrams=ngrams, min_df=1 if self.n_samples < _MIN_TEXTS else 2, threads=self.threads)
+    def _encode(self, X: Any) -> Texts:
+        """What the encoder reads: feature vectors, or the tokens of texts."""
+        return self.tokens.transform(self._mask_digits(X)) if self.tokens else X
 
     def _mask_digits(self, X: Sequence[str]) -> Sequence[str]:
         return X if self.keep_digits else [_NUMBER.sub("0", text) for text in X]
@@ -168,14 +196,23 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         self.tree_arrays = trees
         self._predictor: Predictor = (SetPredictor if self.target == "set" else SequencePredictor)(self.forest, trees)
 
-    def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
-        return self._predictor.topk(self.features.transform(self._mask_digits(X)), k, self, allowed)
+    def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
+        return self._predictor.topk(self._encode(X), k, self, allowed)
 
     def _explain(self, one: str, label: int) -> PartWeights:
-        return explain_by_occlusion(one, label, lambda texts: self._topk(texts, min(_N_EXPLAINED, self.n_seen), None))
+        return explain_by_occlusion(one, label, self._find_explained)
+
+    def slopes(self, x: sp.csr_array, label: int) -> Doubles:
+        """By how much the score falls without each feature, divided by its value: the contribution of a unit of it."""
+        out: Doubles = drop_each_feature(x, label, self._find_explained) / x.data
+        return out
+
+    def _find_explained(self, X: Any) -> TopK:
+        """The labels that can be explained."""
+        return self._topk(X, min(_N_EXPLAINED, self.n_seen), None)
 
     def _state(self) -> State:
-        out = {f"features.{name}": array for name, array in self.features.state().items()}
+        out = {f"tokens.{name}": array for name, array in self.tokens.state().items()} if self.tokens else {}
         K = self.forest[0].n_symbols
         out["n_symbols"] = np.array([K])
         for number, (codes, arrays) in enumerate(zip(self.forest, self.tree_arrays, strict=True)):
@@ -184,8 +221,9 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         return out
 
     def _restore(self, state: State) -> None:
-        self.features = self._make_features()
-        self.features.restore(extract_part(state, "features."))
+        self.tokens = self._make_tokens()
+        if self.tokens is not None:
+            self.tokens.restore(extract_part(state, "tokens."))
         n_trees = sum(name.endswith(".symbols") for name in state)
         trees = [extract_part(state, f"{number}.") for number in range(n_trees)]
         K, unseen = int(state["n_symbols"][0]), self.label_counts == 0

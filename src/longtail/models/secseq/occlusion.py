@@ -1,4 +1,4 @@
-"""Explanations by occlusion: how much the score of a label falls when a word is removed from the text."""
+"""Explanations by occlusion: how much the score of a label falls when a word or a feature is removed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import scipy.sparse as sp
 
+from longtail.features.mlp import Doubles
 from longtail.kernels import Longs
 from longtail.model import PartWeights
 from longtail.topk import TopK
@@ -27,6 +29,18 @@ def explain_by_occlusion(text: str, label: int, topk: Callable[[Sequence[str]], 
     best = topk(texts)
     scores = np.where(best.ids == label, best.scores, 0).sum(1)
     return spans[:, 0], spans[:, 1], ((scores[0] - scores[1:]) / n_occurrences)[word]
+
+
+def drop_each_feature(x: sp.csr_array, label: int, topk: Callable[[sp.csr_array], TopK]) -> Doubles:
+    """By how much the score of a label falls without each feature of a sample [n_nonzeros]. A label not found scores 0."""
+    n = x.nnz
+    others = ~np.eye(n + 1, n, -1, dtype=np.bool_)  # row 0: all features; row i + 1: all but feature i
+    rows, columns = np.nonzero(others)
+    X = sp.csr_array((x.data[columns], (rows, x.indices[columns])), shape=(n + 1, x.shape[1]), dtype=np.float32)
+    best = topk(X)
+    scores = np.where(best.ids == label, best.scores, 0).sum(1, dtype=np.float64)
+    out: Doubles = scores[0] - scores[1:]
+    return out
 
 
 def remove_spans(text: str, spans: Longs) -> str:

@@ -16,7 +16,7 @@ from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
-WORDS = "words"  # the encoder that reads TF-IDF vectors; all others read tokens
+WORDS = "words"  # the encoder that reads feature vectors; all others read tokens
 Texts: TypeAlias = sp.csr_array | TokenRows  # what encoders read
 BAGS = ("bag", *STATIC_VECTORS)  # encoders that average token vectors
 RECURRENT = ("gru", "lstm")
@@ -51,12 +51,11 @@ class SecSeqSettings(TrainingSettings, NameSettings):
         choices=("set", "sequence"),
     )
     encoder: str = setting(
-        "Text encoder: words (a layer over TF-IDF); bag, gru, lstm, transformer or xlnet, trained from scratch; or the name"
-        " or folder of a pretrained model, which is fine-tuned.",
+        "Encoder: words (a layer over the features of texts, or over feature vectors); bag, gru, lstm, transformer or xlnet,"
+        " trained from scratch; or the name or folder of a pretrained model, which is fine-tuned.",
         default=WORDS,
         paper="gru",
     )
-    ngrams: int = setting("Longest n-gram of words that encoder=words reads.", default=1, positive=True)
     width: int | None = setting(
         f"Dimension of an encoder trained from scratch; even, if it reads tokens. None: {WORDS_WIDTH} for words,"
         f" {TOKENS_WIDTH} for others.",
@@ -248,8 +247,8 @@ class SecSeqSettings(TrainingSettings, NameSettings):
             Condition(not sequences or self.decoding != "samples", "another decoding than samples", ("beam",)),
             Condition(not sequences, "target=set", ("node_vectors",)),
             Condition(not sequences and words, "target=set and encoder=words", ("start",)),
-            Condition(words, "encoder=words", ("ngrams", "keep_prob")),
-            Condition(not words, "an encoder that reads tokens", ("max_length", "cache")),
+            Condition(words, "encoder=words", ("keep_prob",)),
+            Condition(not words, "an encoder that reads tokens", ("max_length", "keep_digits", "cache")),
             Condition(scratch, "an encoder that reads tokens and is trained from scratch", ("n_pieces",)),
             Condition(words or scratch, "an encoder trained from scratch", ("width",)),
             Condition(self.encoder in RECURRENT, "encoder=gru or lstm", ("token_width",)),
