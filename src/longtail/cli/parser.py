@@ -214,7 +214,7 @@ def _add_models(add: _Add) -> None:
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
     _add_threads(predict)
-    add_constraint_options(predict)
+    add_constraint_options(predict, "FILE comes before these.")
     add_layout_options(predict, reads_labels=False)
 
     calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
@@ -286,6 +286,10 @@ def _add_labels(add: _Add) -> None:
         parser.add_argument("vocabulary", metavar="VOCABULARY", help="list of names, table (TSV, CSV) or SKOS")
         language = "language of the label names, such as fi (default: en, or the most frequent)"
         parser.add_argument("--vocabulary-language", metavar="CODE", help=language)
+    summary = "Show the constraints of the model as JSON; with options, replace them; they hold for all predictions."
+    constraints = operation("constraints", summary)
+    constraints.add_argument("--clear", action="store_true", help="remove all constraints of the model")
+    add_constraint_options(constraints)
     history = operation("history", "List the changes, oldest first.", logged=False)
     for parser in (diff, sync, history):
         parser.add_argument("--json", action="store_true", help="print JSON")

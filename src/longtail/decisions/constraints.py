@@ -60,6 +60,11 @@ class Constraints:
         if not isinstance(self.with_parents, bool):
             raise SettingError(f"with_parents is {self.with_parents!r}", hint="It must be true or false")
 
+    @property
+    def limits_labels(self) -> bool:
+        """Whether only some labels are allowed."""
+        return self.allow is not None or self.subtrees is not None
+
     def resolve(self, labels: Labels) -> LabelRules:
         """Find the labels that the words stand for. The result for the last labels is kept."""
         known = vars(self).get("_resolved")
@@ -71,7 +76,7 @@ class Constraints:
 
     def _resolve(self, labels: Labels) -> LabelRules:
         allowed = np.ones(len(labels), bool)
-        if self.allow is not None or self.subtrees is not None:
+        if self.limits_labels:
             allowed = _find_labels(labels, self.allow or ())
         if self.subtrees is not None:
             if labels.parents is None:
@@ -146,6 +151,35 @@ def combine_constraints(
         first = first.combine(each)
     first.check(labels.names)
     return first
+
+
+def merge_constraints(labels: Labels, constraints: Iterable[Constraints]) -> Constraints | None:
+    """Write constraints that must all hold as one; None if there are none.
+
+    Words stay as they are, so that they also stand for labels that are added later. If there are different lists of allowed
+    labels, the labels that are in all of them are listed by name. An error if nothing can fulfil all constraints.
+
+    >>> labels = Labels(("cats", "cows", "dogs"))
+    >>> merge_constraints(labels, [Constraints(allow=["c*"], deny=["dogs"]), Constraints(allow=["cows", "dogs"])]).to_dict()
+    {'allow': ['cows'], 'deny': ['dogs']}
+    """
+    given = [each for each in dict.fromkeys(constraints) if each != Constraints()]
+    if not given:
+        return None
+    combine_constraints(labels, given)  # an error if they contradict each other
+    lists = list(dict.fromkeys((each.allow, each.subtrees) for each in given if each.limits_labels))
+    allow, subtrees = lists[0] if lists else (None, None)
+    if len(lists) > 1:
+        allowed = np.logical_and.reduce([each.resolve(labels).allowed for each in given])
+        allow, subtrees = [labels.names[i] for i in np.flatnonzero(allowed)], None
+    return Constraints(
+        allow=allow,
+        deny=list(dict.fromkeys(word for each in given for word in each.deny)),
+        subtrees=subtrees,
+        required=list(dict.fromkeys(word for each in given for word in each.required)),
+        at_most_one=list(dict.fromkeys(tuple(group) for each in given for group in each.at_most_one)),
+        with_parents=any(each.with_parents for each in given),
+    )
 
 
 def _to_words(name: str, words: Any) -> tuple[str, ...] | None:

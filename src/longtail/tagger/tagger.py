@@ -400,8 +400,7 @@ class Tagger:
         """
         given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
         own = [] if self.constraints is None else [self.constraints]
-        retired = None if self.register.is_original else ~self.register.is_active
-        return combine_constraints(self.labels, [*own, *given], allowed, retired)
+        return combine_constraints(self.labels, [*own, *given], allowed, self.register.retired)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
