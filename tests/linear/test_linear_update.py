@@ -114,4 +114,4 @@ def test_the_C_of_a_training_is_part_of_the_state() -> None:
 def test_an_update_uses_the_C_of_the_training_or_says_that_it_is_unknown(loss: str) -> None:
     assert resume_C(0.3, loss) == (0.3, "")
     C, note = resume_C(None, loss)
-    assert C == DEFAULT_C[loss] and f"with C={C:g}" in note
+    assert DEFAULT_C[loss] == C and f"with C={C:g}" in note

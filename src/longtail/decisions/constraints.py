@@ -16,7 +16,7 @@ from longtail.data.labels import Labels
 from longtail.decisions.rules import LabelRules
 from longtail.errors import SettingError, suggest
 from longtail.files import open_atomic
-from longtail.kernels import Bools, Longs
+from longtail.kernels import Bools, Ints, Longs
 from longtail.model import check_mask
 
 _WILDCARD = re.compile(r"[*?\[]")
@@ -87,6 +87,31 @@ class Constraints:
         required = np.flatnonzero(_find_labels(labels, self.required))
         groups = tuple(np.flatnonzero(_find_labels(labels, group)) for group in self.at_most_one)
         return LabelRules(allowed, denied, required, groups, labels.hierarchy if self.with_parents else None)
+
+    def translate(self, labels: Labels, others: Labels, ids: Ints) -> Constraints:
+        """Return constraints for other labels. A word that means something else there is replaced by names of labels.
+
+        :param labels: The labels that the constraints are about.
+        :param others: The labels that the result is about; they include all ``labels``, maybe with other names.
+        :param ids: The id in ``others`` of each label of ``labels``.
+        """
+
+        def convert(words: Sequence[str]) -> list[str]:
+            out: list[str] = []
+            for word in words:
+                wanted = np.sort(ids[np.flatnonzero(_find_labels(labels, [word]))])
+                same = np.array_equal(np.intersect1d(_match_word(others, word), ids), wanted)
+                out += [word] if same else [others.names[i] for i in wanted]
+            return out
+
+        return Constraints(
+            allow=None if self.allow is None else convert(self.allow),
+            deny=convert(self.deny),
+            subtrees=None if self.subtrees is None else convert(self.subtrees),
+            required=convert(self.required),
+            at_most_one=[convert(group) for group in self.at_most_one],
+            with_parents=self.with_parents,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the constraints in plain types, without those that are not set."""
@@ -198,11 +223,7 @@ def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
     """[n_labels] The labels that some words stand for."""
     found = np.zeros(len(labels), bool)
     for word in words:
-        number = labels.keys.get(word)
-        if number is not None:
-            found[number] = True
-            continue
-        matches = _match_wildcard(labels, word) if _WILDCARD.search(word) else np.empty(0, np.int64)
+        matches = _match_word(labels, word)
         if not len(matches):
             what = "no label matches" if _WILDCARD.search(word) else "there is no label"
             raise SettingError(f'{what} "{word}"', hint=suggest(word, labels.names))
@@ -210,8 +231,13 @@ def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
     return found
 
 
-def _match_wildcard(labels: Labels, pattern: str) -> Longs:
-    """The labels with a name, URI or notation that matches a shell-style pattern."""
-    matches = re.compile(translate(pattern)).match
+def _match_word(labels: Labels, word: str) -> Longs:
+    """The label that a word stands for; or the labels with a name, URI or notation that matches a shell-style pattern."""
+    number = labels.keys.get(word)
+    if number is not None:
+        return np.array([number])
+    if not _WILDCARD.search(word):
+        return np.empty(0, np.int64)
+    matches = re.compile(translate(word)).match
     columns = [labels.names, *(column for column in (labels.uris, labels.notations) if column is not None)]
     return np.unique([i for column in columns for i, text in enumerate(column) if matches(text)]).astype(np.int64)

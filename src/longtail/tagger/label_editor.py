@@ -1,4 +1,4 @@
-"""``edit_labels``: change the labels and the constraints of a tagger in memory or on disk. Every change is logged and can be undone."""
+"""``edit_labels``: change the labels and constraints of a tagger in memory or on disk. Every change is logged, with undo."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, co
 
 
 class LabelEditor:
-    """Changes the labels and constraints of a fitted tagger, or of a saved one, which is written again at once. Weights are not touched.
+    """Changes the labels and constraints of a fitted tagger, or of a saved one, which is written again at once.
 
-    Labels are given by name, URI, notation, other or former name.
+    Weights are not touched. Labels are given by name, URI, notation, other or former name.
 
     >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
     >>> editor = LabelEditor(tagger)
