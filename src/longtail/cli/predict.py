@@ -23,7 +23,8 @@ from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
-from longtail.tagger.tagger import DEFAULT_K, Tagger, load
+from longtail.tagger.prediction import DEFAULT_K
+from longtail.tagger.tagger import Tagger, load
 
 
 class _Batch(NamedTuple):
