@@ -99,7 +99,7 @@ class Constraints:
         def convert(words: Sequence[str]) -> list[str]:
             out: list[str] = []
             for word in words:
-                wanted = np.sort(ids[np.flatnonzero(_find_labels(labels, [word]))])
+                wanted = np.unique(ids[_find_labels(labels, [word])])
                 same = np.array_equal(np.intersect1d(_match_word(others, word), ids), wanted)
                 out += [word] if same else [others.names[i] for i in wanted]
             return out
