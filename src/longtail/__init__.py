@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from longtail.tagger.explanation import Explanation as Explanation
     from longtail.tagger.label_editor import LabelEditor as LabelEditor
     from longtail.tagger.label_editor import edit_labels as edit_labels
-    from longtail.tagger.tagger import Tag as Tag
+    from longtail.tagger.prediction import Tag as Tag
     from longtail.tagger.tagger import Tagger as Tagger
     from longtail.tagger.tagger import load as load
     from longtail.topk import TopK as TopK
@@ -44,7 +44,7 @@ _MODULES = {
     "Labels": "longtail.data.labels",
     "LongtailError": "longtail.errors",
     "MethodSpec": "longtail.spec",
-    "Tag": "longtail.tagger.tagger",
+    "Tag": "longtail.tagger.prediction",
     "Tagger": "longtail.tagger.tagger",
     "TextClassifier": "longtail.estimators",
     "TopK": "longtail.topk",

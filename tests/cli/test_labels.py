@@ -65,6 +65,23 @@ def test_a_vocabulary_is_compared_and_followed(model: str, tmp_path: Path, capsy
     assert "sync" in run(capsys, model, "undo") and names(model) == {"fruit", "metal", "music", "sea"}
 
 
+def test_constraints_are_shown_set_and_cleared(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(run(capsys, model, "constraints")) == {}
+    done = run(capsys, model, "constraints", "--deny", "fruit", "sea", "--at-most-one", "m*", "--reason", "for the shop")
+    assert 'constraints: deny "fruit", "sea"; at_most_one "m*" (for the shop)' in done
+    shown = run(capsys, model, "constraints")
+    assert json.loads(shown) == {"deny": ["fruit", "sea"], "at_most_one": [["m*"]]}
+    assert len(longtail.load(model).predict(["ship"])[0]) == 1
+    (tmp_path / "rules.json").write_text(shown)
+    assert "constraints: none" in run(capsys, model, "constraints", "--clear")
+    assert json.loads(run(capsys, model, "constraints")) == {}
+    both = ["--constraints", str(tmp_path / "rules.json"), "--require", "music"]
+    assert 'required "music"' in run(capsys, model, "constraints", *both)
+    assert json.loads(run(capsys, model, "constraints"))["required"] == ["music"]
+    run(capsys, model, "undo")
+    assert json.loads(run(capsys, model, "constraints")) == {} and run(capsys, model, "history").count("\n") == 3
+
+
 @pytest.mark.parametrize(
     ("words", "code", "found"),
     [
@@ -72,6 +89,9 @@ def test_a_vocabulary_is_compared_and_followed(model: str, tmp_path: Path, capsy
         (["undo"], 2, "there is no change to undo"),
         (["merge", "sea", "--into", "sea"], 2, "cannot be merged into itself"),
         (["sync", "no.tsv"], 1, "no such file"),
+        (["constraints", "--deny", "fruti"], 2, 'Did you mean "fruit"'),
+        (["constraints", "--clear"], 2, "this model has no constraints"),
+        (["constraints", "--clear", "--deny", "fruit"], 2, "contradict each other"),
     ],
 )
 def test_errors(model: str, words: list[str], code: int, found: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,3 +131,20 @@ def test_calibration_errors_are_those_of_methods_whose_scores_are_probabilities(
     text, page = render_comparison(result), render_page(result)
     assert "| ECE@2 |   all |" in text and "12.50" in text and "Probabilities" in page and "right, %" in page
     assert "Probabilities" not in render_page(evaluate_runs(task(), [plain], ks=(1, 2)))
+
+
+def test_hierarchical_f1_is_shown_where_labels_have_parents() -> None:
+    """a and b are below "top": a wrong label then shares one of two labels with the right one."""
+    plain = task()
+    labels = Labels((*plain.train.labels.names, "top", "other"), parents=(("top",), ("top",), (), ()))
+    known = replace(plain, train=replace(Dataset.from_texts(["x"] * 8, [["a"], ["b"]] * 4, known=labels), source="t.jsonl"))
+    runs = [run("right", ("a", "b"), [[0, 1]] * 4), run("hierarchicalxc", ("a", "b"), [[1, 0]] * 4)]
+    result = evaluate_runs(known, runs)
+    right, wrong = result.done
+    assert right.values["hF1"] == pytest.approx(100 * 2 * 6 / (6 + 9))  # 6 labels are predicted, 9 are true
+    assert wrong.values["hF1"] == pytest.approx(100 * 2 * 4 / (6 + 9)) and wrong.values["hF1@1"] == pytest.approx(1000 / 17)
+    text, page = render_comparison(result), render_page(result)
+    (header,) = (line for line in text.splitlines() if line.startswith("| sets"))
+    assert "|   hF1 |" in header and len(header) <= 100 and "hF1: micro-F1 after the ancestors" in text
+    assert ">hF1<" in page
+    assert "hF1" not in render_comparison(evaluate_runs(plain, runs)) + render_page(evaluate_runs(plain, runs))

@@ -8,9 +8,8 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from longtail.linear.solver import SOLVERS, estimate_duals
-from longtail.linear.trial import choose_C, read_C
+from longtail.linear.trial import DEFAULT_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples
-from longtail.models.ovr import OneVsRest
 
 LOSSES = {
     "squared_hinge": lambda gap: np.maximum(0, 1 - gap) ** 2,
@@ -106,10 +105,13 @@ def test_partly_labelled_samples_name_what_they_lack() -> None:
     assert samples.ratio == 10
 
 
-@pytest.mark.parametrize("n_samples", [40, 400])
-def test_the_chosen_C_is_read_from_its_sentence(n_samples: int) -> None:
-    random = np.random.default_rng(0)
-    Y = sp.csr_array(np.eye(4, dtype=np.float32)[random.integers(0, 4, n_samples)])
-    X = sp.csr_array((Y.toarray() + random.random((n_samples, 4)) > 0.7).astype(np.float32))
-    C, why = choose_C(OneVsRest().fit_quick, X, Y, loss="squared_hinge", seed=0, threads=1)
-    assert read_C(("pairs of words are not used", why)) == C
+def test_the_C_of_a_training_is_part_of_the_state() -> None:
+    assert unpack_C(pack_C(0.3)) == 0.3
+    assert unpack_C({}) is None  # a model that an older version saved
+
+
+@pytest.mark.parametrize("loss", SOLVERS)
+def test_an_update_uses_the_C_of_the_training_or_says_that_it_is_unknown(loss: str) -> None:
+    assert resume_C(0.3, loss) == (0.3, "")
+    C, note = resume_C(None, loss)
+    assert DEFAULT_C[loss] == C and f"with C={C:g}" in note

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import longtail
-from longtail import Dataset, Tagger, blend
+from longtail import Constraints, Dataset, Labels, Tagger, blend
 from longtail.cli.main import main
 from longtail.data.write import write
 from longtail.errors import DataError, SettingError
@@ -72,3 +72,40 @@ def test_members_that_cannot_be_blended(vectors: Dataset) -> None:
         blend([texts, Tagger("blend", members="ovr+min_df=1, plt+min_df=1").fit(data)], data)
     with pytest.raises(DataError, match="feature vectors"):
         blend([texts, Tagger("ovr").fit(vectors)], data)
+
+
+def test_the_constraints_of_all_members_hold_for_a_blend(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    first, second = (Tagger(method, threads=1).fit(train) for method in ("ovr", "plt"))
+    first.constraints = Constraints(deny=["sea"], with_parents=True)
+    second.constraints = Constraints(allow=["m*", "sea"], required=["music"])
+    both = blend([first, second], test)
+    assert both.constraints == Constraints(allow=["m*", "sea"], deny=["sea"], required=["music"], with_parents=True)
+    both.save(tmp_path / "both")
+    found = longtail.load(tmp_path / "both").predict(test.texts)
+    assert all({tag.label for tag in row} == {"metal", "music"} for row in found)
+    first.constraints = second.constraints
+    assert blend([first, second], test).constraints == second.constraints
+    first.constraints = second.constraints = None
+    assert blend([first, second], test).constraints is None
+
+
+def test_constraints_that_contradict_each_other_are_refused(train: Dataset, test: Dataset) -> None:
+    first, second = (Tagger("ovr", threads=1).fit(train) for _ in range(2))
+    first.constraints, second.constraints = Constraints(required=["sea"]), Constraints(deny=["sea"])
+    with pytest.raises(SettingError, match=r'contradict each other: the label "sea" is both required and denied. Change'):
+        blend([first, second], test)
+    first.constraints, second.constraints = Constraints(allow=["sea"]), Constraints(allow=["music"])
+    with pytest.raises(SettingError, match="contradict each other: no label may be predicted"):
+        blend([first, second], test)
+
+
+def test_constraints_follow_labels_that_have_another_name_in_the_blend() -> None:
+    """The second member calls x:2 differently, and has another label whose name is taken."""
+    known, own = Labels(("cats", "dogs"), uris=("x:1", "x:2")), Labels(("hounds", "cats"), uris=("x:2", "x:3"))
+    merged, ids = known.merge(own)
+    constraints = Constraints(deny=["hounds"], required=["cats"], at_most_one=[["*"]], with_parents=True)
+    new = constraints.translate(own, merged, ids)
+    rules, mapped = new.resolve(merged), constraints.resolve(own)
+    assert np.flatnonzero(rules.denied).tolist() == ids[np.flatnonzero(mapped.denied)].tolist() == [1]
+    assert rules.required.tolist() == ids[mapped.required].tolist() == [2]
+    assert new.at_most_one == (("*",),) and new.with_parents  # also stands for labels of other members

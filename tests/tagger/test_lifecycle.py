@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import longtail
-from longtail import Dataset, LabelEditor, Labels, Tagger, TopK
+from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger, TopK
 from longtail.errors import BundleError, DataError, OverwriteWarning, SettingError
 from longtail.tagger.bundle import MANIFEST, load_manifest
 from longtail.tagger.register import Change, Register, fold_topk
@@ -125,7 +125,9 @@ def test_every_operation_is_undone_exactly(saved: Path, tmp_path: Path, test: Da
         lambda: editor.merge(["sea", "metal"], into="water"),
         lambda: editor.retire(["music"]),
         lambda: editor.restore(["music"]),
+        lambda: editor.set_constraints(Constraints(deny=["music"])),
         lambda: editor.add(["birds", "trees"]),
+        lambda: editor.set_constraints(None),
         lambda: editor.sync(vocabulary),
     ]
     states = []
@@ -136,8 +138,9 @@ def test_every_operation_is_undone_exactly(saved: Path, tmp_path: Path, test: Da
         assert editor.undo().operation == operation.operation
         found = longtail.load(saved)
         assert found.labels == expected.labels and np.array_equal(found.register.target, expected.register.target)
-        assert same(found.topk(test.texts, 4), expected.topk(test.texts, 4))
-    assert [change.operation for change in editor.history] == ["rename", "merge", "retire", "restore", "add", "sync"]
+        assert same(found.topk(test.texts, 4), expected.topk(test.texts, 4)) and found.constraints == expected.constraints
+    done = ["rename", "merge", "retire", "restore", "constraints", "add", "constraints", "sync"]
+    assert [change.operation for change in editor.history] == done
     assert all(change.undone for change in editor.history)
     with pytest.raises(SettingError, match="no change to undo"):
         editor.undo()

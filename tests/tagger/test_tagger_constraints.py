@@ -99,3 +99,50 @@ def test_constraints_are_saved_with_the_tagger(own: Tagger, tmp_path: Path) -> N
     own.constraints = None
     own.save(tmp_path / "model", overwrite=True)
     assert longtail.load(tmp_path / "model").constraints is None
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_constraints_of_a_tagger_are_edited_like_its_labels(own: Tagger, on_disk: bool, tmp_path: Path) -> None:
+    own.constraints = Constraints(deny=["sea"])
+    own.save(tmp_path / "model")
+    editor = LabelEditor(tmp_path / "model" if on_disk else own)
+
+    def find() -> Constraints | None:
+        return longtail.load(tmp_path / "model").constraints if on_disk else own.constraints
+
+    assert editor.constraints == Constraints(deny=["sea"])
+    new = Constraints(required=["music"], at_most_one=[["fruit", "sea"]], with_parents=True)
+    change = editor.set_constraints(new, reason="as agreed")
+    assert find() == editor.constraints == new
+    assert change.summary == 'required "music"; at_most_one "fruit", "sea"; with_parents' and change.reason == "as agreed"
+    editor.rename("music", "songs")
+    found = (longtail.load(tmp_path / "model") if on_disk else own).predict(TEXTS, 3)
+    assert find() == new and all("songs" in row for row in names(found))  # a former name still stands for the label
+    assert editor.set_constraints(None).summary == "none" and find() is None
+    assert [editor.undo().operation for _ in range(3)] == ["constraints", "rename", "constraints"]
+    assert find() == editor.constraints == Constraints(deny=["sea"])
+
+
+def test_constraints_that_cannot_hold_are_refused(own: Tagger) -> None:
+    own.constraints = None
+    editor = LabelEditor(own)
+    for wrong, found in [
+        (Constraints(deny=["friut"]), 'Did you mean "fruit"'),
+        (Constraints(required=["fruit"], deny=["fruit"]), "both required and denied"),
+        (Constraints(deny=["*"]), "no label may be predicted"),
+        (None, "this model has no constraints"),
+        ([Constraints(allow=["fruit"]), Constraints(allow=["sea"])], "no label may be predicted"),
+    ]:
+        with pytest.raises(SettingError, match=found):
+            editor.set_constraints(wrong)
+    assert own.constraints is None and not editor.history
+
+
+def test_labels_that_the_constraints_need_cannot_be_retired(own: Tagger) -> None:
+    own.constraints = Constraints(required=["music"])
+    editor = LabelEditor(own)
+    with pytest.raises(SettingError, match=r'impossible: the label "music" is both required and denied. Change the con'):
+        editor.retire("music")
+    with pytest.raises(SettingError, match="impossible"):
+        editor.merge("music", into="sea")
+    assert names(own.predict(TEXTS, 4))[0].count("music") == 1 and not editor.history

@@ -48,13 +48,23 @@ def test_saved_and_loaded_it_predicts_the_same(train: Dataset, new: Dataset, tes
     assert loaded.predict(test.texts) == tagger.predict(test.texts)
 
 
-def test_a_trained_C_survives_in_a_saved_model(train: Dataset, new: Dataset, tmp_path: Path) -> None:
-    tagger = Tagger("ovr", threads=1, min_df=1, ngrams=1, subwords=0.0).fit(train, progress=False)
+@pytest.mark.parametrize("method", ["ovr", "plt", "hierarchicalxc"])
+def test_the_chosen_C_is_saved(method: str, train: Dataset, new: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger(method, threads=1, min_df=1, ngrams=1, subwords=0.0).fit(train, progress=False)
+    tagger.model.chosen_C = 0.3  # type: ignore[attr-defined]  # as if the trial had chosen it: not the default
     tagger.save(tmp_path / "model")
     loaded = longtail.load(tmp_path / "model")
     for one in (tagger, loaded):
-        one.update(new, progress=False)
+        assert "C=" not in one.update(new, progress=False).trained
+    assert loaded.model.chosen_C == 0.3  # type: ignore[attr-defined]
     assert loaded.predict(new.texts) == tagger.predict(new.texts)
+
+
+def test_a_model_saved_without_its_C_continues_with_the_default(train: Dataset, new: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("ovr", threads=1, min_df=1, ngrams=1, subwords=0.0).fit(train, progress=False)
+    tagger.model.chosen_C = None  # type: ignore[attr-defined]  # as in models that older versions saved
+    tagger.save(tmp_path / "model")
+    assert "with C=1: an older version" in longtail.load(tmp_path / "model").update(new, progress=False).trained
 
 
 def test_a_tenth_of_many_new_samples_measures_the_update(train: Dataset) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from longtail.errors import DataError, SettingError
 from longtail.tagger.explanation import Explanation
-from longtail.tagger.tagger import Tag
+from longtail.tagger.prediction import Tag
 
 _MAX_PARTS = 10  # parts of a text that JSON lists per label
 

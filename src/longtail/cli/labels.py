@@ -1,4 +1,4 @@
-"""The command ``labels``: changes the labels of a saved tagger."""
+"""The command ``labels``: changes the labels and the constraints of a saved tagger."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
 
+from longtail.cli.constraints import get_constraints
 from longtail.cli.output import show, show_notes
+from longtail.errors import SettingError
 from longtail.progress import Display
 from longtail.report.label_changes import render_diff
 from longtail.tagger.label_editor import LabelEditor
@@ -28,6 +30,14 @@ def labels(arguments: Namespace) -> None:
         case "add":
             language = arguments.vocabulary_language
             change = editor.add(arguments.vocabulary, arguments.texts, reason=arguments.reason, language=language)
+        case "constraints":
+            given = get_constraints(arguments)
+            if given and arguments.clear:
+                raise SettingError("--clear and other constraints contradict each other", hint="Give one of the two")
+            if not given and not arguments.clear:
+                show(_to_json(editor.constraints.to_dict() if editor.constraints else {}))
+                return
+            change = editor.set_constraints(given, reason=arguments.reason)
         case "undo":
             change = editor.undo()
         case _:

@@ -102,7 +102,9 @@ def build_parser() -> Parser:
 
     _add_training(add)
     _add_selection(add)
-    _add_models(add)
+    _add_prediction(add)
+    _add_changes(add)
+    _add_descriptions(add)
     _add_labels(add)
     _add_data(add)
     return top
@@ -184,7 +186,7 @@ def _add_selection(add: _Add) -> None:
     add_layout_options(tune)
 
 
-def _add_models(add: _Add) -> None:
+def _add_prediction(add: _Add) -> None:
     evaluate = add("evaluate", "Evaluate a saved tagger on data that it was not trained on.")
     evaluate.add_argument("model", metavar="MODEL")
     evaluate.add_argument("data", metavar="DATA", help=DATA)
@@ -214,9 +216,11 @@ def _add_models(add: _Add) -> None:
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
     _add_threads(predict)
-    add_constraint_options(predict)
+    add_constraint_options(predict, "FILE comes before these.")
     add_layout_options(predict, reads_labels=False)
 
+
+def _add_changes(add: _Add) -> None:
     calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
     calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
     calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
@@ -247,6 +251,8 @@ def _add_models(add: _Add) -> None:
     _add_seed_and_threads(update)
     add_layout_options(update)
 
+
+def _add_descriptions(add: _Add) -> None:
     info = add("info", "Describe a saved tagger.")
     info.add_argument("model", metavar="MODEL")
     info.add_argument("--tree", metavar="FILE.svg", help="draw the label tree, for methods that have one")
@@ -286,6 +292,10 @@ def _add_labels(add: _Add) -> None:
         parser.add_argument("vocabulary", metavar="VOCABULARY", help="list of names, table (TSV, CSV) or SKOS")
         language = "language of the label names, such as fi (default: en, or the most frequent)"
         parser.add_argument("--vocabulary-language", metavar="CODE", help=language)
+    summary = "Show the constraints of the model as JSON; with options, replace them; they hold for all predictions."
+    constraints = operation("constraints", summary)
+    constraints.add_argument("--clear", action="store_true", help="remove all constraints of the model")
+    add_constraint_options(constraints)
     history = operation("history", "List the changes, oldest first.", logged=False)
     for parser in (diff, sync, history):
         parser.add_argument("--json", action="store_true", help="print JSON")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from longtail.cli.answers import Answer, AnswerFormat, check_id, make_format
 from longtail.cli.arrivals import batch_all, batch_arrived, prompt_for_texts
+from longtail.cli.constraints import get_constraints
 from longtail.cli.layout import get_layout
 from longtail.cli.output import show_notes
 from longtail.data.read import read_layout, stream_samples
@@ -22,7 +23,8 @@ from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
-from longtail.tagger.tagger import DEFAULT_K, Tagger, load
+from longtail.tagger.prediction import DEFAULT_K
+from longtail.tagger.tagger import Tagger, load
 
 
 class _Batch(NamedTuple):
@@ -45,7 +47,7 @@ def predict(arguments: Namespace) -> None:
             "a table has a fixed number of columns, sets of labels have none", hint="Add --k, the largest size"
         )
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
-    constraints = _get_constraints(arguments)
+    constraints = get_constraints(arguments)
     rules = tagger.resolve(constraints)  # reports unknown labels before texts are read
     k = max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.required))
     with _open_output(arguments.out) as write:
@@ -60,20 +62,6 @@ def predict(arguments: Namespace) -> None:
         answers.end()
     if n_unknown:
         display.say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
-
-
-def _get_constraints(arguments: Namespace) -> list[Constraints]:
-    """The constraints of the options, and those of a file; both must hold."""
-    given = Constraints(
-        allow=arguments.allow,
-        deny=arguments.deny or (),
-        subtrees=arguments.subtree,
-        required=arguments.require or (),
-        at_most_one=arguments.at_most_one or (),
-        with_parents=arguments.with_parents,
-    )
-    stored = [Constraints.from_file(arguments.constraints)] if arguments.constraints else []
-    return stored if given == Constraints() else [*stored, given]
 
 
 def _answer(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from longtail import __version__
 from longtail.comparison.runs import MIN_DEPTH, CandidateRun, ComparisonTask
 from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
 from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.calibration import ReliabilityBin
@@ -134,13 +135,15 @@ def evaluate_runs(
 ) -> Comparison:
     """Evaluate the predictions of all runs. Propensities and label frequencies are those of the training data."""
     done = [run for run in runs if not run.failure]
-    names, tops, sets = _align_labels(task, done)
+    known, _ = task.train.labels.merge(task.test.labels)
+    names, tops, sets = _align_labels(known, done)
     counts = np.zeros(len(names), np.int32)
     seen = np.bincount(task.train.Y.indices, minlength=task.train.n_labels)
     counts[: len(seen)] = seen
     Y = task.test.align(task.train.labels).Y
     Y = sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], len(names)))
     common: dict[str, Any] = {"label_counts": counts, "n_train": task.train.n_samples, "ks": ks, "propensity": propensity}
+    common["hierarchy"] = known.hierarchy
     scores = [
         evaluate(top, Y, **common, sets=chosen, probabilities=run.prediction.get("scores") == "probability")
         for run, top, chosen in zip(done, tops, sets, strict=True)
@@ -159,9 +162,8 @@ def evaluate_runs(
     return Comparison(_collect_facts(task, date), tuple(ks), results, _measure_agreement(tops), disagreements)
 
 
-def _align_labels(task: ComparisonTask, runs: Sequence[CandidateRun]) -> tuple[Sequence[str], list[TopK], list[TopK]]:
-    """Number the labels of all data and models, those of the training data first; predictions and sets in these ids."""
-    labels, _ = task.train.labels.merge(task.test.labels)
+def _align_labels(labels: Labels, runs: Sequence[CandidateRun]) -> tuple[Sequence[str], list[TopK], list[TopK]]:
+    """Number the labels of all data and models, those of the data first; return predictions and sets in these ids."""
     tops, sets = [], []
     for run in runs:
         assert run.ids is not None and run.sets is not None

@@ -16,7 +16,7 @@ from longtail.data.labels import Labels
 from longtail.decisions.rules import LabelRules
 from longtail.errors import SettingError, suggest
 from longtail.files import open_atomic
-from longtail.kernels import Bools, Longs
+from longtail.kernels import Bools, Ints, Longs
 from longtail.model import check_mask
 
 _WILDCARD = re.compile(r"[*?\[]")
@@ -60,6 +60,11 @@ class Constraints:
         if not isinstance(self.with_parents, bool):
             raise SettingError(f"with_parents is {self.with_parents!r}", hint="It must be true or false")
 
+    @property
+    def limits_labels(self) -> bool:
+        """Whether only some labels are allowed."""
+        return self.allow is not None or self.subtrees is not None
+
     def resolve(self, labels: Labels) -> LabelRules:
         """Find the labels that the words stand for. The result for the last labels is kept."""
         known = vars(self).get("_resolved")
@@ -71,7 +76,7 @@ class Constraints:
 
     def _resolve(self, labels: Labels) -> LabelRules:
         allowed = np.ones(len(labels), bool)
-        if self.allow is not None or self.subtrees is not None:
+        if self.limits_labels:
             allowed = _find_labels(labels, self.allow or ())
         if self.subtrees is not None:
             if labels.parents is None:
@@ -82,6 +87,31 @@ class Constraints:
         required = np.flatnonzero(_find_labels(labels, self.required))
         groups = tuple(np.flatnonzero(_find_labels(labels, group)) for group in self.at_most_one)
         return LabelRules(allowed, denied, required, groups, labels.hierarchy if self.with_parents else None)
+
+    def translate(self, labels: Labels, others: Labels, ids: Ints) -> Constraints:
+        """Return constraints for other labels. A word that means something else there is replaced by names of labels.
+
+        :param labels: The labels that the constraints are about.
+        :param others: The labels that the result is about; they include all ``labels``, maybe with other names.
+        :param ids: The id in ``others`` of each label of ``labels``.
+        """
+
+        def convert(words: Sequence[str]) -> list[str]:
+            out: list[str] = []
+            for word in words:
+                wanted = np.unique(ids[_find_labels(labels, [word])])
+                same = np.array_equal(np.intersect1d(_match_word(others, word), ids), wanted)
+                out += [word] if same else [others.names[i] for i in wanted]
+            return out
+
+        return Constraints(
+            allow=None if self.allow is None else convert(self.allow),
+            deny=convert(self.deny),
+            subtrees=None if self.subtrees is None else convert(self.subtrees),
+            required=convert(self.required),
+            at_most_one=[convert(group) for group in self.at_most_one],
+            with_parents=self.with_parents,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the constraints in plain types, without those that are not set."""
@@ -148,6 +178,35 @@ def combine_constraints(
     return first
 
 
+def merge_constraints(labels: Labels, constraints: Iterable[Constraints]) -> Constraints | None:
+    """Write constraints that must all hold as one; None if there are none.
+
+    Words stay as they are, so that they also stand for labels that are added later. If there are different lists of allowed
+    labels, the labels that are in all of them are listed by name. An error if nothing can fulfil all constraints.
+
+    >>> labels = Labels(("cats", "cows", "dogs"))
+    >>> merge_constraints(labels, [Constraints(allow=["c*"], deny=["dogs"]), Constraints(allow=["cows", "dogs"])]).to_dict()
+    {'allow': ['cows'], 'deny': ['dogs']}
+    """
+    given = [each for each in dict.fromkeys(constraints) if each != Constraints()]
+    if not given:
+        return None
+    combine_constraints(labels, given)  # an error if they contradict each other
+    lists = list(dict.fromkeys((each.allow, each.subtrees) for each in given if each.limits_labels))
+    allow, subtrees = lists[0] if lists else (None, None)
+    if len(lists) > 1:
+        allowed = np.logical_and.reduce([each.resolve(labels).allowed for each in given])
+        allow, subtrees = [labels.names[i] for i in np.flatnonzero(allowed)], None
+    return Constraints(
+        allow=allow,
+        deny=list(dict.fromkeys(word for each in given for word in each.deny)),
+        subtrees=subtrees,
+        required=list(dict.fromkeys(word for each in given for word in each.required)),
+        at_most_one=list(dict.fromkeys(tuple(group) for each in given for group in each.at_most_one)),
+        with_parents=any(each.with_parents for each in given),
+    )
+
+
 def _to_words(name: str, words: Any) -> tuple[str, ...] | None:
     """Convert a list of labels to a tuple."""
     if words is None and name in ("allow", "subtrees"):
@@ -164,11 +223,7 @@ def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
     """[n_labels] The labels that some words stand for."""
     found = np.zeros(len(labels), bool)
     for word in words:
-        number = labels.keys.get(word)
-        if number is not None:
-            found[number] = True
-            continue
-        matches = _match_wildcard(labels, word) if _WILDCARD.search(word) else np.empty(0, np.int64)
+        matches = _match_word(labels, word)
         if not len(matches):
             what = "no label matches" if _WILDCARD.search(word) else "there is no label"
             raise SettingError(f'{what} "{word}"', hint=suggest(word, labels.names))
@@ -176,8 +231,13 @@ def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
     return found
 
 
-def _match_wildcard(labels: Labels, pattern: str) -> Longs:
-    """The labels with a name, URI or notation that matches a shell-style pattern."""
-    matches = re.compile(translate(pattern)).match
+def _match_word(labels: Labels, word: str) -> Longs:
+    """The label that a word stands for; or the labels with a name, URI or notation that matches a shell-style pattern."""
+    number = labels.keys.get(word)
+    if number is not None:
+        return np.array([number])
+    if not _WILDCARD.search(word):
+        return np.empty(0, np.int64)
+    matches = re.compile(translate(word)).match
     columns = [labels.names, *(column for column in (labels.uris, labels.notations) if column is not None)]
     return np.unique([i for column in columns for i, text in enumerate(column) if matches(text)]).astype(np.int64)

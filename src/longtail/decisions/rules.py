@@ -62,6 +62,9 @@ class LabelRules:
 
     def check(self, names: Sequence[str]) -> None:
         """Raise an error if nothing can fulfil the rules."""
+        mask = self.mask
+        if mask is not None and not mask.any():
+            raise SettingError("no label may be predicted", hint="Allow at least one label, and do not deny it")
         if refused := [names[label] for label in self.required if self.denied[label]]:
             hint = "Take it out of one of the two; labels that were retired are never predicted"
             raise SettingError(f'the label "{refused[0]}" is both required and denied', hint=hint)

@@ -7,7 +7,6 @@ setting that gains in one of them and loses as much in another does not win.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -21,6 +20,7 @@ from longtail.kernels import Longs
 from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.subset import draw_label_clusters
 from longtail.metrics.ranking import score_samples
+from longtail.state import State
 from longtail.topk import TopK
 
 MIN_SAMPLES = 200  # labelled samples; with fewer, chance decides and no trial is made
@@ -34,7 +34,6 @@ TRIAL_K = 5  # labels that are predicted
 MIN_GAIN = 1.003  # ratio of two scores; a smaller gain is within the noise
 C_VALUES = {"squared_hinge": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "logistic": (3.0, 10.0, 30.0, 100.0)}  # by loss
 DEFAULT_C = {"squared_hinge": 1.0, "logistic": 30.0}
-_CHOSEN_C = re.compile(r"C=([0-9.e+-]+)[:,]")
 
 Doubles = NDArray[np.float64]
 FitPredict = Callable[[Longs, sp.csr_array, Longs], TopK]  # rows to fit, their labels, rows to predict -> the best labels
@@ -143,14 +142,27 @@ def choose_C(
     return best, f"C={best:g}: the best score on {trial.n_scored:,} held-out samples ({scores})"
 
 
-def read_C(decisions: Sequence[str]) -> float:
-    """The C that ``choose_C`` has chosen, from its sentence, which is saved with a model.
+def resume_C(C: float | None, loss: str) -> tuple[float, str]:
+    """Return the C of an update and a note about it: the C of the training, or the default if that is not known.
 
-    >>> read_C(("C=0.3: the best score on 900 held-out samples (0.3: 40.20, 1: 39.00)",))
-    0.3
+    :param C: The C of the training; None: it was chosen by a version of longtail that did not save it.
+
+    >>> resume_C(0.3, "squared_hinge")
+    (0.3, '')
     """
-    (value,) = (float(match[1]) for match in map(_CHOSEN_C.match, decisions) if match)
-    return value
+    if C is not None:
+        return C, ""
+    return DEFAULT_C[loss], f", with C={DEFAULT_C[loss]:g}: an older version saved the model without the C that it chose"
+
+
+def pack_C(C: float | None) -> State:
+    """Return the C that ``fit`` used as part of the state of a model."""
+    return {} if C is None else {"C": np.array([C])}
+
+
+def unpack_C(state: State) -> float | None:
+    """Return the C that ``pack_C`` saved; None if the model is from a version of longtail that did not save it."""
+    return float(state["C"][0]) if "C" in state else None
 
 
 def climb(score: Callable[[float], float], values: Sequence[float], start: float) -> tuple[float, dict[float, float]]:

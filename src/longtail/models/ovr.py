@@ -16,7 +16,7 @@ from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, append_constant, prune_weights
 from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
-from longtail.linear.trial import DEFAULT_C, choose_C, read_C
+from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import CompactSamples, UpdateSamples
 from longtail.model import Model, Valid
 from longtail.progress import Progress
@@ -53,7 +53,7 @@ class OneVsRest(OneVsRestSettings, Model):
         "best": {},
     }
 
-    chosen_C: float  # the value of C that ``fit`` used
+    chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
 
     @property
     def score_meaning(self) -> Literal["probability", "margin"]:
@@ -113,7 +113,8 @@ class OneVsRest(OneVsRestSettings, Model):
         bias = np.full(Y.shape[1], -np.inf, np.float32)
         bias[: self.n_labels] = self.bias
         present, has, lacks = W[compact.columns].tocsc(), samples.Y.tocsc(), samples.absent.tocsc()
-        trainer = NodeTrainer(self.loss, self.C or read_C(self.decisions), self.eps, self.max_passes, self.prune, self.seed)
+        C, note = resume_C(self.C or self.chosen_C, self.loss)
+        trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
 
         def solve(labels: Ints) -> tuple[sp.csr_array, Floats]:
             rows = ([get_column_rows(matrix, label) for label in labels] for matrix in (has, lacks))
@@ -130,7 +131,7 @@ class OneVsRest(OneVsRestSettings, Model):
         change = sp.hstack(changes, format="coo")  # [n_columns, n_changed]
         cells = (compact.columns[change.coords[0]], changed[change.coords[1]])
         self.W, self.bias = sp.csr_array(W + sp.csr_array((change.data, cells), shape=W.shape)), new_bias
-        return f"{len(changed):,} of {Y.shape[1]:,} labels were trained further"
+        return f"{len(changed):,} of {Y.shape[1]:,} labels were trained further{note}"
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""
@@ -148,12 +149,13 @@ class OneVsRest(OneVsRestSettings, Model):
         return weights
 
     def _state(self) -> State:
-        return {"indptr": self.W.indptr, "indices": self.W.indices, "data": self.W.data, "bias": self.bias}
+        weights = {"indptr": self.W.indptr, "indices": self.W.indices, "data": self.W.data, "bias": self.bias}
+        return weights | pack_C(self.chosen_C)
 
     def _restore(self, state: State) -> None:
         arrays = (state["data"], state["indices"], state["indptr"])
         self.W = sp.csr_array(arrays, shape=(self.n_features, len(state["bias"])))
-        self.bias = state["bias"]
+        self.bias, self.chosen_C = state["bias"], unpack_C(state)
 
 
 def select_topk(X: sp.csr_array, W: sp.csr_array, bias: Floats, k: int, threads: int | None) -> TopK:

@@ -12,6 +12,8 @@ from longtail.report.text import render_table
 
 BEST, EQUAL, WORSE = "best", "equal", "worse"
 _MARKS = {BEST: " *", EQUAL: " ≈", WORSE: "  "}
+_HIERARCHICAL = "hF1"
+_SET_TITLES = {"labels per sample": "size", "empty sets": "empty"}  # short, so that the table fits a terminal
 _MIN_FACTOR = 1.5  # from this factor on a method is called smaller or faster
 _SAVINGS = {"size": "smaller", "p50": "faster"}
 _MAX_NAMED = 3  # methods that are worse than the best
@@ -58,8 +60,9 @@ def render_comparison(result: Comparison) -> str:
 
 def _render_sets(result: Comparison) -> str:
     """The metrics of the sets of labels."""
-    rows = [[e.name, *(format_set_metric(e, name) for name in SET_METRICS)] for e in result.done]
-    return f"{render_table(['sets of labels', *list_set_titles(result)], rows)}\n{describe_set_target(result)}"
+    metrics = list_set_metrics(result)
+    rows = [[e.name, *(format_set_metric(e, name) for name in metrics)] for e in result.done]
+    return f"{render_table(['sets', *metrics.values()], rows)}\n{describe_set_target(result)}"
 
 
 def list_calibrated(result: Comparison) -> list[MethodResult]:
@@ -92,10 +95,10 @@ COST_TITLES = {
 }
 
 
-def list_set_titles(result: Comparison) -> list[str]:
-    """Column titles of the metrics of sets."""
-    kind = "text" if result.facts["kind"] == "texts" else "sample"
-    return [name.replace("sample", kind) for name in SET_METRICS]
+def list_set_metrics(result: Comparison) -> dict[str, str]:
+    """Metrics of sets with short column titles; hierarchical F1 is one of them if labels have parents."""
+    names = [name for name in (*SET_METRICS[:3], _HIERARCHICAL, *SET_METRICS[3:]) if name in result.done[0].values]
+    return {name: _SET_TITLES.get(name, name) for name in names}
 
 
 def format_set_metric(entry: MethodResult, name: str) -> str:
@@ -106,10 +109,12 @@ def format_set_metric(entry: MethodResult, name: str) -> str:
 def describe_set_target(result: Comparison) -> str:
     """How the sets of labels were chosen, in sentences."""
     kind = "text" if result.facts["kind"] == "texts" else "sample"
+    ancestors = "hF1: micro-F1 after the ancestors of true and predicted labels are added to both; "
     return (
         f"Each {kind} gets the set of labels with the highest expected F1; from a model that is not calibrated, those from "
         f"its threshold on. micro-F1: over all labels of all {kind}s; macro-F1: averaged over labels; example-F1: averaged "
-        f"over {kind}s; precision: over {kind}s that get labels; empty sets: {kind}s that get none."
+        f"over {kind}s; {ancestors if _HIERARCHICAL in list_set_metrics(result) else ''}precision: over {kind}s that get "
+        f"labels; size: labels per {kind}; empty: {kind}s that get none."
     )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from longtail.comparison.results import SIGNIFICANCE_LEVEL, Comparison, MethodResult
 from longtail.metrics.ranking import RANKING_METRICS
-from longtail.metrics.sets import SET_METRICS
 from longtail.report.comparison import (
     BEST,
     COST_TITLES,
@@ -19,7 +18,7 @@ from longtail.report.comparison import (
     format_set_metric,
     list_cost_titles,
     list_metrics,
-    list_set_titles,
+    list_set_metrics,
     list_strong,
     rank_against_best,
     summarise,
@@ -102,14 +101,15 @@ def _render_accuracy(result: Comparison) -> str:
 
 def _render_sets(result: Comparison) -> str:
     """The metrics of the sets of labels; the best of the F1 scores are marked."""
-    best = {name: max(e.values[name] for e in result.done) for name in SET_METRICS if name.endswith("F1")}
+    metrics = list_set_metrics(result)
+    best = {name: max(e.values[name] for e in result.done) for name in metrics if name.endswith("F1")}
     rows = []
     for e in result.done:
-        marks = [BEST if len(result.done) > 1 and e.values[name] == best.get(name) else "" for name in SET_METRICS]
-        texts = [format_set_metric(e, name) for name in SET_METRICS]
+        marks = [BEST if len(result.done) > 1 and e.values[name] == best.get(name) else "" for name in metrics]
+        texts = [format_set_metric(e, name) for name in metrics]
         cells = [f'<td class="{mark}"><b>{text}</b></td>' for mark, text in zip(marks, texts, strict=True)]
         rows.append(render_method_cell(result, e) + "".join(cells))
-    table = render_html_table("Sets of labels", ["method", *list_set_titles(result)], rows)
+    table = render_html_table("Sets of labels", ["method", *metrics.values()], rows)
     return render_section("Sets of labels", escape(describe_set_target(result)), table)
 
 

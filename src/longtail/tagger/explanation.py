@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from longtail.errors import DataError, SettingError, suggest
+from longtail.extractor import Encoded
 from longtail.features.words import find_words
 from longtail.html import format_table
-from longtail.model import PartWeights
+from longtail.model import PartWeights, count_samples
+from longtail.tagger.prediction import load_inputs
+from longtail.tagger.unseen import EVIDENCE_MEANING
+from longtail.topk import NO_LABEL
+
+if TYPE_CHECKING:
+    from longtail.tagger.tagger import Tagger
 
 WORD = re.compile(r"\w+")
 WHOLE_TEXT = "the text as a whole"  # name of a part without a place, such as the vector of an encoder
@@ -67,3 +75,38 @@ def build_parts(sample: Any, weights: PartWeights) -> tuple[Part, ...]:
         if weight
     ]
     return tuple(sorted(out, key=lambda part: (-abs(part.weight), part.start, part.end)))
+
+
+def encode_sample(tagger: Tagger, sample: Any) -> Encoded:
+    """Compute the features of one text or feature vector."""
+    inputs = [sample] if isinstance(sample, str) else np.atleast_2d(sample) if isinstance(sample, np.ndarray) else sample
+    checked = load_inputs(tagger, inputs)
+    if count_samples(checked) != 1:
+        raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
+    return tagger.pipeline.encode(checked)
+
+
+def find_explainable(tagger: Tagger, label: str) -> int:
+    """Return the id of a label that is given by name or URI; an error if it is never predicted."""
+    labels = tagger.labels
+    if label not in labels.keys:
+        raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
+    number = int(tagger.register.resolved[labels.keys[label]])
+    hint = "It is never predicted, so there is nothing to explain"
+    if number == NO_LABEL:
+        raise SettingError(f'the label "{label}" is retired', hint=hint)
+    if not tagger.search.can_find(number):
+        raise SettingError(f'the label "{label}" has no training samples', hint=hint)
+    return number
+
+
+def explain_label(tagger: Tagger, sample: Encoded, label: int, score: float) -> Explanation:
+    """Explain the score of a label for one encoded sample."""
+    parts: tuple[Part, ...] = ()
+    model, given = tagger.model, sample.inputs[0] if tagger.reads_texts else sample.inputs
+    meaning = model.weights_meaning
+    if (names := tagger.search.names) is not None and label in names.ids:
+        meaning, parts = EVIDENCE_MEANING, build_parts(given, names.explain(given, label))
+    elif label < model.n_labels and model.label_counts[label]:  # otherwise it is required, or implied
+        parts = build_parts(given, tagger.pipeline.explain(sample, label))
+    return Explanation(tagger.labels.names[label], score, meaning, parts, tagger.labels.get_uri(label))

@@ -1,8 +1,8 @@
-"""``edit_labels``: change the labels of a tagger in memory or on disk. Every change is logged and can be undone."""
+"""``edit_labels``: change the labels and constraints of a tagger in memory or on disk. Every change is logged, with undo."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from longtail.data.labels import Labels
 from longtail.data.read import read
 from longtail.data.vocabulary import read_vocabulary
+from longtail.decisions.constraints import Constraints, merge_constraints
 from longtail.errors import BundleError, SettingError
 from longtail.kernels import Ints
 from longtail.tagger import lifecycle
@@ -21,9 +22,9 @@ from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, co
 
 
 class LabelEditor:
-    """Changes the labels of a fitted tagger, or of a saved one, which is written again at once. Weights are not touched.
+    """Changes the labels and constraints of a fitted tagger, or of a saved one, which is written again at once.
 
-    Labels are given by name, URI, notation, other or former name.
+    Weights are not touched. Labels are given by name, URI, notation, other or former name.
 
     >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
     >>> editor = LabelEditor(tagger)
@@ -62,6 +63,14 @@ class LabelEditor:
     def register(self) -> Register:
         """The labels, what each is predicted as, and the history."""
         return self.tagger.register if self.tagger is not None else self._register  # an update may have changed it
+
+    @property
+    def constraints(self) -> Constraints | None:
+        """What must hold for all predictions of the tagger; None: there are no constraints."""
+        if self.tagger is not None:
+            return self.tagger.constraints
+        stored = self._about.get("constraints")
+        return None if stored is None else Constraints.from_dict(stored, where=str(self.folder))
 
     @property
     def history(self) -> tuple[Change, ...]:
@@ -132,13 +141,28 @@ class LabelEditor:
             self._commit("sync", reason, (after, f"{found}{f', from {Path(source).name}' if source else ''}"))
         return found
 
+    def set_constraints(self, constraints: Constraints | Iterable[Constraints] | None, *, reason: str = "") -> Change:
+        """Replace the constraints of the tagger, which hold for all its predictions.
+
+        :param constraints: The constraints. If there are several, all of them must hold. None: there are none any more.
+        :param reason: Why, for the history.
+        """
+        given = [constraints] if isinstance(constraints, Constraints) else constraints or ()
+        old, new = self.constraints, merge_constraints(self.register.labels, given)
+        register, summary = lifecycle.constrain(self.register, old, new)
+        change = Change(_now(), "constraints", summary, reason)
+        self._replace(self.register.commit(register, change, constraints=None if old is None else old.to_dict()), new)
+        return change
+
     def undo(self) -> Change:
         """Undo the last change that was not undone yet. Predictions are exactly those before it."""
         if not any(change.can_be_undone for change in self.history):
             hint = "The labels are as they were after training, or after an update that added labels"
             raise SettingError("there is no change to undo", hint=hint)
-        register, change = self.register.undo(_now())
-        self._replace(register)
+        register, change, replaced = self.register.undo(_now())
+        former = replaced.get("constraints")
+        constraints = None if former is None else Constraints.from_dict(former)
+        self._replace(register, constraints if "constraints" in replaced else self.constraints)
         return change
 
     def _read(self, labels: Labels | Sequence[str] | str | Path, language: str | None) -> tuple[Labels, str]:
@@ -156,21 +180,24 @@ class LabelEditor:
 
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
         register, summary = changed
+        lifecycle.check_constraints(register, self.constraints)
         change = Change(_now(), operation, summary, reason)
-        self._replace(self.register.commit(register, change))
+        self._replace(self.register.commit(register, change), self.constraints)
         return change
 
-    def _replace(self, register: Register) -> None:
+    def _replace(self, register: Register, constraints: Constraints | None) -> None:
         if self.tagger is not None:
-            self.tagger.register = register
+            self.tagger.register, self.tagger.constraints = register, constraints
         if self.folder is not None:
-            about = {**self._about, "history": register.about()}
+            about = {name: value for name, value in self._about.items() if name != "constraints"}
+            about |= {"history": register.about(), **({} if constraints is None else {"constraints": constraints.to_dict()})}
             amend_bundle(self.folder, Bundle(about, {PART: register.state()}, register.labels))
+            self._about = about
         self._register = register
 
 
 def edit_labels(model: Tagger | str | Path) -> LabelEditor:
-    """Change the labels of a fitted tagger, or of a saved one: rename, merge, retire, add, follow a vocabulary, undo.
+    """Change the labels and constraints of a fitted tagger, or of a saved one: rename, merge, retire, add, undo, and so on.
 
     :param model: A tagger; or the folder of a saved one, in which each change is written at once.
     """

@@ -1,4 +1,4 @@
-"""Changes of the labels of a fitted tagger: rename, merge, retire, restore, add. Weights stay as they are.
+"""Changes of the labels of a fitted tagger: rename, merge, retire, restore, add, constrain. Weights stay as they are.
 
 Each function takes a register and returns the changed one with a summary; ``Register.commit`` logs the change.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from longtail.data.dataset import Dataset, check_text
 from longtail.data.labels import COLUMNS, Labels
+from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.errors import DataError, SettingError, suggest
 from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL
@@ -117,6 +118,27 @@ def add(register: Register, new: Labels, texts: Dataset | None = None) -> Change
     return replace(register, labels=labels, target=target), _list_names(labels, changed)
 
 
+def constrain(register: Register, old: Constraints | None, new: Constraints | None) -> Changed:
+    """Replace the constraints of a tagger; None: there are none. The register stays as it is."""
+    if new == old:
+        found = "this model has no constraints" if new is None else "these are the constraints of the model already"
+        raise SettingError(found, hint="There is nothing to change")
+    if new is not None:
+        combine_constraints(register.labels, [new], retired=register.retired)
+    return register, "none" if new is None else _summarise(new)
+
+
+def check_constraints(register: Register, constraints: Constraints | None) -> None:
+    """Raise an error if a change of the labels makes the constraints of the tagger impossible."""
+    if constraints is None:
+        return
+    try:
+        combine_constraints(register.labels, [constraints], retired=register.retired)
+    except SettingError as error:
+        hint = "Change the constraints first: `longtail labels MODEL constraints`, or LabelEditor.set_constraints"
+        raise SettingError(f"the constraints of the model would be impossible: {error.found}", hint=hint) from error
+
+
 def add_texts(labels: Labels, data: Dataset) -> Labels:
     """Append the texts of samples to the descriptions of their labels."""
     aligned = data.align(labels)
@@ -187,5 +209,17 @@ def _describe_end(register: Register, label: int) -> str:
 
 
 def _list_names(labels: Labels, ids: Sequence[int]) -> str:
-    shown = ", ".join(f'"{labels.names[i]}"' for i in ids[:_N_SHOWN])
-    return shown + (f" and {len(ids) - _N_SHOWN:,} others" if len(ids) > _N_SHOWN else "")
+    return _list_words([labels.names[i] for i in ids])
+
+
+def _list_words(words: Sequence[str]) -> str:
+    shown = ", ".join(f'"{word}"' for word in words[:_N_SHOWN])
+    return shown + (f" and {len(words) - _N_SHOWN:,} others" if len(words) > _N_SHOWN else "")
+
+
+def _summarise(constraints: Constraints) -> str:
+    """Summarise constraints: 'deny "cats", "dogs"; with_parents'."""
+    lists = {name: getattr(constraints, name) for name in ("allow", "deny", "subtrees", "required")}
+    parts = [f"{name} {_list_words(words)}" for name, words in lists.items() if words]
+    parts += [f"at_most_one {_list_words(group)}" for group in constraints.at_most_one]
+    return "; ".join([*parts, *(["with_parents"] if constraints.with_parents else [])])

@@ -27,7 +27,7 @@ class Change:
     """One change of the labels: when, what and why."""
 
     date: str  # UTC, ISO 8601
-    operation: str  # rename, merge, retire, restore, add or sync
+    operation: str  # rename, merge, retire, restore, add, sync or constraints
     summary: str
     reason: str = ""
     undone: str = ""  # when it was undone
@@ -79,6 +79,11 @@ class Register:
         """Whether each label can be predicted [n_labels]."""
         is_active: Bools = self.target == np.arange(len(self.target))
         return is_active
+
+    @property
+    def retired(self) -> Bools | None:
+        """Labels that are never predicted, because they were retired or merged [n_labels]; None: there are none."""
+        return None if self.is_original else ~self.is_active
 
     @property
     def is_original(self) -> bool:
@@ -143,9 +148,12 @@ class Register:
         out[: len(counts)][~alive] = counts[~alive]
         return out
 
-    def commit(self, changed: Register, change: Change) -> Register:
-        """Return a changed register with the change in its history, and with what is needed to undo it."""
-        former = encode_former(self, changed)
+    def commit(self, changed: Register, change: Change, **replaced: Any) -> Register:
+        """Return a changed register with the change in its history, and with what is needed to undo it.
+
+        :param replaced: What the change has replaced besides labels, by name, in JSON types.
+        """
+        former = encode_former(self, changed, replaced)
         return replace(changed, history=(*self.history, change), former=(*self.former, former))
 
     def extend(self, labels: Labels) -> Register:
@@ -160,14 +168,14 @@ class Register:
         history = tuple(replace(change, final=True) for change in self.history)
         return replace(self, labels=labels, target=target, history=history)
 
-    def undo(self, date: str) -> tuple[Register, Change]:
-        """Return the register before the last change that can be undone, and this change. There must be one."""
+    def undo(self, date: str) -> tuple[Register, Change, dict[str, Any]]:
+        """Return the register before the last change that can be undone, this change, and what else it has replaced."""
         last = max(i for i, change in enumerate(self.history) if change.can_be_undone)
-        labels, target = decode_former(self, self.former[last])
+        labels, target, replaced = decode_former(self, self.former[last])
         undone = replace(self.history[last], undone=date)
         history = (*self.history[:last], undone, *self.history[last + 1 :])
         former = (*self.former[:last], b"", *self.former[last + 1 :])
-        return Register(labels, target, history, former), undone
+        return Register(labels, target, history, former), undone, replaced
 
     def about(self) -> list[dict[str, str]]:
         """Describe the history in plain types, for the manifest of a bundle."""
@@ -210,7 +218,7 @@ def fold_topk(best: TopK, target: Ints, k: int) -> TopK:
     return TopK(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
 
 
-def encode_former(old: Register, new: Register) -> bytes:
+def encode_former(old: Register, new: Register, replaced: dict[str, Any]) -> bytes:
     """Encode what leads from a changed register back to the old one: the rows that differ, and which columns there were."""
     n = len(old.labels)
     differs = old.target != new.target[:n]
@@ -222,11 +230,11 @@ def encode_former(old: Register, new: Register) -> bytes:
     columns = {name: column for name in _LISTED if (column := getattr(old.labels, name)) is not None}
     cells = {name: [column[i] for i in rows] for name, column in columns.items()}
     former: dict[str, Any] = {"n_labels": n, "rows": rows, "target": old.target[rows].tolist(), "columns": cells}
-    return json.dumps(former, ensure_ascii=False).encode()
+    return json.dumps({**former, "replaced": replaced} if replaced else former, ensure_ascii=False).encode()
 
 
-def decode_former(register: Register, former: bytes) -> tuple[Labels, Ints]:
-    """Return the labels before a change, and what they were predicted as."""
+def decode_former(register: Register, former: bytes) -> tuple[Labels, Ints, dict[str, Any]]:
+    """Return the labels before a change, what they were predicted as, and what else was replaced."""
     what = json.loads(former)
     n, rows = what["n_labels"], what["rows"]
     target = register.target[:n].copy()
@@ -238,4 +246,4 @@ def decode_former(register: Register, former: bytes) -> tuple[Labels, Ints]:
         for row, cell in zip(rows, cells, strict=True):
             column[row] = kind(cell)
         columns[name] = tuple(column)
-    return Labels(**columns), target
+    return Labels(**columns), target, what.get("replaced", {})

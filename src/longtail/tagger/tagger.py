@@ -3,65 +3,60 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.frames import is_tabular
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
-from longtail.data.read import read, read_any
-from longtail.decisions.calibration import MIN_SAMPLES, Calibration
+from longtail.data.read import read_any
+from longtail.decisions.calibration import Calibration
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
 from longtail.decisions.targets import Target
-from longtail.errors import BundleError, DataError, LongtailError, OverwriteWarning, SettingError, suggest
+from longtail.errors import LongtailError, OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.normaliser import Normaliser
 from longtail.features.text import TextFeatures
-from longtail.features.word_vectors import check_word_vectors
 from longtail.html import format_table
 from longtail.kernels import Bools, Floats
-from longtail.labelspace.names import append_labels
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
-from longtail.metrics.evaluate import Evaluation, evaluate
+from longtail.metrics.evaluate import Evaluation
 from longtail.metrics.ranking import DEFAULT_KS
-from longtail.model import Model, count_samples
+from longtail.model import Model
 from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.spec import MethodSpec, TaggerSettings
-from longtail.tagger.bundle import Bundle, check_target, has_bundle, load_bundle, save_bundle
+from longtail.tagger.bundle import check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.description import describe_tagger
-from longtail.tagger.explanation import Explanation, Part, build_parts
-from longtail.tagger.held_out import choose_depth, predict_held_out
-from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
-from longtail.tagger.register import PART as HISTORY
+from longtail.tagger.explanation import Explanation, encode_sample, explain_label, find_explainable
+from longtail.tagger.fitting import fit_decisions, fit_parts
+from longtail.tagger.inputs import prepare_data
+from longtail.tagger.prediction import (
+    DEFAULT_K,
+    Tag,
+    choose_batch_sets,
+    encode_batches,
+    evaluate_tagger,
+    find_best,
+    load_inputs,
+    name_labels,
+)
 from longtail.tagger.register import Register
+from longtail.tagger.saving import pack_tagger, unpack_tagger
 from longtail.tagger.search import LabelSearch
-from longtail.tagger.sets import find_sets, limit_sets, resolve_target
-from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, fit_unseen
-from longtail.tagger.unseen import PART as UNSEEN
+from longtail.tagger.sets import resolve_target
+from longtail.tagger.unseen import UnseenLabels
 from longtail.tagger.update import DEFAULT_REPLAY, FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
 
-DEFAULT_K = 5  # labels that ``predict`` returns
 _CONFIGURABLE = ("threads", "device")
-
-
-class Tag(NamedTuple):
-    """A label with its score, and its URI if it has one."""
-
-    label: str
-    score: float
-    uri: str | None = None
 
 
 class Tagger:
@@ -202,38 +197,11 @@ class Tagger:
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
-        self.pipeline.check_requirements()
-        if self._settings.unseen_vectors is not None:
-            check_word_vectors(self._settings.unseen_vectors)
-        train, display = read(data, labels, **layout), resolve_progress(progress)
-        columns = replace(train.layout, text=train.fields[: len(train.layout.text)] or train.layout.text)
-        pipeline, held_out = self.pipeline.unfitted(), None  # replaces the current one when everything has succeeded
-        pipeline.model.check_valid(valid)
-        pipeline.model.check_vocabulary(train.labels)
-        if valid is not None:
-            is_pair = isinstance(valid, tuple) and not is_tabular(valid)
-            inputs, names = valid if is_pair else (valid, None)
-            read_valid = read_any(inputs, names, layout, trained=columns)
-            inputs, Y = prepare_data(read_valid, train.labels, train.texts is not None)
-            held_out = (inputs, Y)
-        X = pipeline.fit_features(train.inputs, train.Y, labels=train.labels, source=train.source, progress=display)
-        encoded = None if held_out is None else (pipeline.encode(held_out[0]).X, held_out[1])
-        known = None if encoded is None else (encoded[0], encoded[1][:, : train.n_labels])
-        pipeline.fit_model(X, train.Y, known, labels=train.labels, progress=display)
-        fitted = copy(self)
-        fitted.pipeline, fitted._register = pipeline, Register.from_labels(train.labels)
-        fitted.reads_texts, fitted.layout = train.texts is not None, Layout.from_columns(columns.columns)
-        calibrate = self._settings.calibrate
-        Y = append_labels(train.Y, pipeline.named)
-        with display.stage("calibration", 1) as stage:
-            held_out_topk = predict_held_out(pipeline.model, X, Y, encoded, calibrate)
-            fitted.decisions = Decisions.fit(held_out_topk, pipeline.model.default_threshold, calibrate)
-            stage.advance()
-        fitted.unseen = None
-        if train.texts is not None and self._settings.unseen and fitted.score_meaning == "probability":
-            seed = pipeline.model.get_params().get("seed", 0)
-            fitted.unseen = fit_unseen(train.texts, train.Y, train.labels, vectors=self._settings.unseen_vectors, seed=seed)
-        vars(self).update(vars(fitted))
+        parts = self.pipeline.unfitted(), self._settings
+        fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress))
+        self.pipeline, self.register = fitted.pipeline, Register.from_labels(fitted.labels)
+        self.reads_texts, self.layout = fitted.reads_texts, fitted.layout
+        self.decisions, self.unseen = fitted.decisions, fitted.unseen
         return self
 
     def calibrate(
@@ -256,15 +224,8 @@ class Tagger:
         """
         if keep_curve and not self.calibration:
             raise SettingError("there is no calibration to keep", hint="Calibrate without --keep-curve first")
-        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        if Y.shape[0] < MIN_SAMPLES:
-            hint = f"Give at least {MIN_SAMPLES}, better some thousand"
-            raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
-        depth, source = choose_depth(Y) if k is None else k, f"{Y.shape[0]:,} samples given after training"
-        best = self.pipeline.topk(inputs, depth)
-        held_out = HeldOut(best, self.register.unfold(Y, self.model.n_labels), self.model.label_counts, source)
-        fitted = self.decisions if keep_curve else Decisions.fit(held_out, self.model.default_threshold)
-        self.decisions = fitted.fit_rules(held_out) if keep_curve else fitted
+        held_out = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
+        self.decisions = fit_decisions(self.pipeline, self.register, self.decisions, held_out, k, keep_curve)
         return self
 
     def update(
@@ -318,12 +279,12 @@ class Tagger:
         >>> tagger.predict(encoded, k=1)[0][0].label, tagger.n_unknown(encoded)
         ('fruit', 1)
         """
-        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(self._check(inputs, **layout))
+        return inputs if isinstance(inputs, Encoded) else self.pipeline.encode(load_inputs(self, inputs, **layout))
 
     def topk(
         self,
         inputs: Any,
-        k: int = 5,
+        k: int = DEFAULT_K,
         *,
         allowed: Bools | None = None,
         constraints: Constraints | Iterable[Constraints] | None = None,
@@ -335,7 +296,7 @@ class Tagger:
         :param allowed: Which labels may be predicted [n_labels]; None: all.
         """
         rules = self.resolve(constraints, allowed)
-        return join_topk([self._search.topk(batch, k, rules, raw) for batch in self._batches(inputs, **layout)])
+        return join_topk([self.search.topk(batch, k, rules, raw) for batch in encode_batches(self, inputs, **layout)])
 
     def predict(
         self,
@@ -362,11 +323,7 @@ class Tagger:
             samples have none, and are left out.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        best, labels = self._find_best(inputs, k, target, threshold, constraints, raw, **layout), self.labels
-        return [
-            [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
-            for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
-        ]
+        return name_labels(find_best(self, inputs, k, target, threshold, constraints, raw, **layout), self.labels)
 
     def choose_sets(
         self,
@@ -384,8 +341,8 @@ class Tagger:
         that is not calibrated have all labels from its ``threshold`` on.
         """
         chosen = resolve_target(target, threshold, self.calibration is not None and not raw, self.threshold)
-        rules = self.resolve(constraints)
-        return join_topk([self._choose_sets(batch, chosen, rules, raw) for batch in self._batches(inputs, **layout)])
+        rules, batches = self.resolve(constraints), encode_batches(self, inputs, **layout)
+        return join_topk([choose_batch_sets(self, batch, chosen, rules, raw) for batch in batches])
 
     def predict_sets(self, inputs: Any, target: str | Target | None = None) -> sp.csr_array:
         """Return the sets of ``choose_sets`` as an indicator matrix [n_samples, n_labels]."""
@@ -400,16 +357,15 @@ class Tagger:
         """
         given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
         own = [] if self.constraints is None else [self.constraints]
-        retired = None if self.register.is_original else ~self.register.is_active
-        return combine_constraints(self.labels, [*own, *given], allowed, retired)
+        return combine_constraints(self.labels, [*own, *given], allowed, self.register.retired)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
-        return sum(batch.n_unknown for batch in self._batches(inputs))
+        return sum(batch.n_unknown for batch in encode_batches(self, inputs))
 
     def novelty(self, inputs: Any) -> Floats:
         """Return how unlike the training data each input is [n]: the share of it that an autoencoder cannot reconstruct."""
-        return np.concatenate([self.pipeline.novelty(batch) for batch in self._batches(inputs)])
+        return np.concatenate([self.pipeline.novelty(batch) for batch in encode_batches(self, inputs)])
 
     def explain(self, sample: str | sp.csr_array, label: str | None = None) -> Explanation:
         """Explain why a text or feature vector gets a label, given by name or URI; None: its best label.
@@ -421,16 +377,8 @@ class Tagger:
         """
         if label is None:
             return self.explain_topk(sample, 1)[0]
-        labels, encoded = self.labels, self._encode_one(sample)
-        if label not in labels.keys:
-            raise SettingError(f'there is no label "{label}"', hint=suggest(label, labels.names))
-        number = int(self.register.resolved[labels.keys[label]])
-        hint = "It is never predicted, so there is nothing to explain"
-        if number == NO_LABEL:
-            raise SettingError(f'the label "{label}" is retired', hint=hint)
-        if not self._search.can_find(number):
-            raise SettingError(f'the label "{label}" has no training samples', hint=hint)
-        return self._explain(encoded, number, self._search.score(encoded, number))
+        encoded, number = encode_sample(self, sample), find_explainable(self, label)
+        return explain_label(self, encoded, number, self.search.score(encoded, number))
 
     def explain_topk(
         self,
@@ -443,10 +391,10 @@ class Tagger:
         raw: bool = False,
     ) -> list[Explanation]:
         """Explain the labels of a text or feature vector: those that ``predict`` returns with the same arguments."""
-        encoded = self._encode_one(sample)
-        best = self._find_best(encoded, k, target, threshold, constraints, raw)
+        encoded = encode_sample(self, sample)
+        best = find_best(self, encoded, k, target, threshold, constraints, raw)
         pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
-        return [self._explain(encoded, label, score) for label, score in pairs if label != NO_LABEL]
+        return [explain_label(self, encoded, label, score) for label, score in pairs if label != NO_LABEL]
 
     def evaluate(
         self,
@@ -468,23 +416,7 @@ class Tagger:
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
         chosen = resolve_target(target, None, self.calibration is not None, self.threshold)
-        inputs, Y = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        best, sets, rules = [], [], self.resolve()
-        for batch in self.pipeline.encode_batches(inputs):
-            best.append(self._search.topk(batch, max(ks), rules))
-            sets.append(self._choose_sets(batch, chosen, rules))
-        return evaluate(
-            join_topk(best),
-            self.register.fold(Y),
-            label_counts=self.register.fold_counts(self.pipeline.label_counts),
-            n_train=self.pipeline.n_samples,
-            ks=ks,
-            propensity=propensity,
-            sets=join_topk(sets),
-            target=str(chosen),
-            probabilities=self.score_meaning == "probability",
-            hierarchy=self.labels.hierarchy,
-        )
+        return evaluate_tagger(self, read_any(data, labels, layout, trained=self.layout), chosen, ks, propensity)
 
     def configure(self, **machine: Any) -> Self:
         """Change how the machine is used, at any time: ``threads`` and ``device``. Predictions stay the same."""
@@ -501,21 +433,11 @@ class Tagger:
         :param overwrite: Whether a saved tagger in it is replaced: True: yes; False: no, that is an error; None: yes, with a
             warning, so that no training is lost at its end, and no model is replaced unnoticed.
         """
-        from longtail import __version__
-
         check_target(Path(folder), overwrite=overwrite is not False)
         if overwrite is None and has_bundle(Path(folder)):
             message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
             warnings.warn(message, OverwriteWarning, stacklevel=2)
-        about = {"longtail": __version__, **self.pipeline.about()}
-        about |= {"reads_texts": self.reads_texts, "columns": self.layout.columns, **self.decisions.about()}
-        state = {**self.pipeline.state(), **self.decisions.state()}
-        about |= {} if self.constraints is None else {"constraints": self.constraints.to_dict()}
-        if self.unseen:
-            state[UNSEEN] = self.unseen.state()
-        if self.register.history:
-            about["history"], state[HISTORY] = self.register.about(), self.register.state()
-        save_bundle(Bundle(about, state, self.labels), folder)
+        save_bundle(pack_tagger(self), folder)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
@@ -531,62 +453,13 @@ class Tagger:
     def _repr_html_(self) -> str:
         return format_table(self.summary().items(), ("Tagger", "fitted" if self.is_fitted else "not fitted"))
 
-    def _check(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> list[str] | sp.csr_array:
-        _ = self.labels  # an error before ``fit``
-        return check_inputs(read_inputs(inputs, self.reads_texts, self.layout, **layout), self.reads_texts)
-
-    def _batches(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Iterator[Encoded]:
-        if isinstance(inputs, Encoded):
-            return iter([inputs])
-        return self.pipeline.encode_batches(self._check(inputs, **layout))
-
-    def _encode_one(self, sample: Any) -> Encoded:
-        inputs = [sample] if isinstance(sample, str) else np.atleast_2d(sample) if isinstance(sample, np.ndarray) else sample
-        checked = self._check(inputs)
-        if count_samples(checked) != 1:
-            raise DataError(f"{count_samples(checked)} samples were passed", hint="Explain one sample at a time")
-        return self.pipeline.encode(checked)
-
     @property
-    def _search(self) -> LabelSearch:
-        """The search with the present parts; kept, because it indexes the names of labels."""
+    def search(self) -> LabelSearch:
+        """What finds labels, with the present model and labels; kept, because it indexes the names of labels."""
         parts, last = (self.model, self.register, self.calibration, self.unseen), self._last_search
         if last is None or any(new is not old for new, old in zip(parts, last.parts, strict=True)):
             self._last_search = last = LabelSearch(*parts)
         return last
-
-    def _find_best(
-        self,
-        inputs: Any,
-        k: int | None,
-        target: str | Target | None,
-        threshold: float | None,
-        constraints: Constraints | Iterable[Constraints] | None,
-        raw: bool,
-        **layout: Unpack[LayoutOptions],
-    ) -> TopK:
-        """Return the k best labels of each sample, or a set if there is a target or a threshold."""
-        if target is None and threshold is None:
-            return self.topk(inputs, DEFAULT_K if k is None else k, constraints=constraints, raw=raw, **layout)
-        sets = self.choose_sets(inputs, target, threshold=threshold, constraints=constraints, raw=raw, **layout)
-        return limit_sets(sets, k)
-
-    def _choose_sets(self, batch: Encoded, target: Target, rules: LabelRules | None, raw: bool = False) -> TopK:
-        def find(k: int) -> TopK:
-            return self._search.topk(batch, k, rules, raw)
-
-        sets = find_sets(find, target, self.decisions.set_rules, self.register.fold_counts(self.model.label_counts))
-        return sets if rules is None or not len(rules.required) else rules.add_required(sets, find(len(rules.required)))
-
-    def _explain(self, sample: Encoded, label: int, score: float) -> Explanation:
-        parts: tuple[Part, ...] = ()
-        meaning, given = self.model.weights_meaning, sample.inputs[0] if self.reads_texts else sample.inputs
-        if (names := self._search.names) is not None and label in names.ids:
-            meaning, parts = EVIDENCE_MEANING, build_parts(given, names.explain(given, label))
-        elif label < self.model.n_labels and self.model.label_counts[label]:  # otherwise it is required, or implied
-            parts = build_parts(given, self.pipeline.explain(sample, label))
-        name, uri = self.labels.names[label], self.labels.get_uri(label)
-        return Explanation(name, score, meaning, parts, uri)
 
 
 def load(folder: str | Path) -> Tagger:
@@ -594,18 +467,4 @@ def load(folder: str | Path) -> Tagger:
 
     :param folder: The folder of the bundle.
     """
-    bundle = load_bundle(folder)
-    about = bundle.about
-    try:
-        pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
-        layout = Layout.from_columns(about.get("columns", {}))
-        tagger = Tagger.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), layout)
-        tagger.decisions = Decisions.restore(about, bundle.arrays)
-        tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
-        tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
-        if "constraints" in about:
-            tagger.constraints = Constraints.from_dict(about["constraints"])
-        return tagger
-    except (KeyError, TypeError, ValueError, SettingError) as error:
-        found = f"the bundle does not describe a tagger that this longtail can load ({error})"
-        raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
+    return unpack_tagger(Tagger, load_bundle(folder), folder)

@@ -32,7 +32,7 @@ from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
 from longtail.linear.tree_update import describe_updates, update_tree
-from longtail.linear.trial import DEFAULT_C, choose_C, read_C
+from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples
 from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
 from longtail.models.hierarchicalxc.clustering import build_agglomerative_tree, widen_tree
@@ -75,7 +75,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     coder: Mlp | None  # φ; None: the nodes read the features
     linear: LinearTree
-    chosen_C: float  # the value of C that ``fit`` used
+    chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
 
     @property
     def score_meaning(self) -> Literal["probability"]:
@@ -183,12 +183,12 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
     ) -> str:
         codes = None if old is None else (self.encode(old[0]), old[1])
         samples = UpdateSamples.collect(self.encode(X), Y, known, codes, self.n_samples, self.label_counts)
-        C = self.C or read_C(self.decisions)
+        C, note = resume_C(self.C or self.chosen_C, self.loss)
         trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
         with progress.stage("nodes", int(np.count_nonzero(self.linear.tree.n_children))) as stage:
             update = update_tree(self.linear, samples, trainer, np.ones(Y.shape[1], np.float32), stage, self.threads)
         self.linear = update.linear
-        return describe_updates([update])
+        return describe_updates([update]) + note
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""
@@ -217,9 +217,9 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     def _state(self) -> State:
         code = {} if self.coder is None else self.coder.state("encoder")
-        return {**self.linear.state(), **code}
+        return {**self.linear.state(), **code, **pack_C(self.chosen_C)}
 
     def _restore(self, state: State) -> None:
-        self.linear = LinearTree.from_state(state)
+        self.linear, self.chosen_C = LinearTree.from_state(state), unpack_C(state)
         n_layers = sum(name.startswith("encoder.W") for name in state)
         self.coder = Mlp.from_state(state, "encoder", [*["relu"] * (n_layers - 1), "none"]) if n_layers else None

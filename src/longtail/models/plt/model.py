@@ -28,7 +28,7 @@ from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer, NodeWeights
 from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
 from longtail.linear.tree_update import describe_updates, update_tree
-from longtail.linear.trial import DEFAULT_C, choose_C, read_C
+from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples
 from longtail.metrics.ranking import DEFAULT_KS, score_samples
 from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
@@ -92,7 +92,7 @@ class LabelTrees(LabelTreesSettings, Model):
         },
     }
 
-    chosen_C: float  # the value of C that ``fit`` used
+    chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
     chosen_tail = 0.0  # the exponent that ``tune`` has chosen, for tail="auto"
 
     @property
@@ -192,7 +192,7 @@ class LabelTrees(LabelTreesSettings, Model):
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
         samples = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
-        C = self.C or read_C(self.decisions)
+        C, note = resume_C(self.C or self.chosen_C, self.loss)
         trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
         propensity = compute_inverse_propensity(self.count_labels(Y), self.n_samples + X.shape[0])
         self._log_propensity = np.log(propensity).astype(np.float32)
@@ -202,7 +202,7 @@ class LabelTrees(LabelTreesSettings, Model):
             for linear in self.trees:
                 updates.append(update_tree(linear, samples, trainer, weight, stage, self.threads))
         self.trees = [update.linear for update in updates]
-        return describe_updates(updates)
+        return describe_updates(updates) + note
 
     def _weight_positives(self, tree: LabelTree) -> Floats:
         """[n_nodes] weight of the positive samples of the classifier that leads to each node; 1 for inner nodes."""
@@ -272,11 +272,13 @@ class LabelTrees(LabelTreesSettings, Model):
 
     def _state(self) -> State:
         out: State = {"log_propensity": self._log_propensity, "tail": np.array([self.chosen_tail], np.float32)}
+        out |= pack_C(self.chosen_C)
         for number, linear in enumerate(self.trees):
             out |= {f"{number}.{name}": array for name, array in linear.state().items()}
         return out
 
     def _restore(self, state: State) -> None:
         self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
+        self.chosen_C = unpack_C(state)
         n_trees = sum(name.endswith(".n_children") for name in state)
         self.trees = [LinearTree.from_state(extract_part(state, f"{number}.")) for number in range(n_trees)]

@@ -1,0 +1,105 @@
+"""Predictions of a tagger: the best labels of each sample, sets of labels, and their evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
+from longtail.data.layout import LayoutOptions
+from longtail.decisions.constraints import Constraints
+from longtail.decisions.rules import LabelRules
+from longtail.decisions.targets import Target
+from longtail.extractor import Encoded
+from longtail.metrics.evaluate import Evaluation, evaluate
+from longtail.pipeline import join_topk
+from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
+from longtail.tagger.sets import find_sets, limit_sets
+from longtail.topk import NO_LABEL, TopK
+
+if TYPE_CHECKING:
+    from longtail.tagger.tagger import Tagger
+
+
+DEFAULT_K = 5  # labels that ``predict`` returns
+
+
+class Tag(NamedTuple):
+    """A label with its score, and its URI if it has one."""
+
+    label: str
+    score: float
+    uri: str | None = None
+
+
+def name_labels(best: TopK, labels: Labels) -> list[list[Tag]]:
+    """Return the labels of each sample by name, without padding."""
+    return [
+        [Tag(labels.names[i], score, labels.get_uri(i)) for i, score in zip(ids, scores, strict=True) if i != NO_LABEL]
+        for ids, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
+    ]
+
+
+def load_inputs(tagger: Tagger, inputs: Any, **layout: Unpack[LayoutOptions]) -> Any:
+    """Read and check inputs to predict: texts as a list, or feature vectors as a sparse matrix."""
+    _ = tagger.labels  # an error before ``fit``
+    return check_inputs(read_inputs(inputs, tagger.reads_texts, tagger.layout, **layout), tagger.reads_texts)
+
+
+def encode_batches(tagger: Tagger, inputs: Any, **layout: Unpack[LayoutOptions]) -> Iterator[Encoded]:
+    """Compute the features of inputs, one batch at a time. Inputs that are encoded already are one batch."""
+    if isinstance(inputs, Encoded):
+        return iter([inputs])
+    return tagger.pipeline.encode_batches(load_inputs(tagger, inputs, **layout))
+
+
+def find_best(
+    tagger: Tagger,
+    inputs: Any,
+    k: int | None,
+    target: str | Target | None,
+    threshold: float | None,
+    constraints: Constraints | Iterable[Constraints] | None,
+    raw: bool,
+    **layout: Unpack[LayoutOptions],
+) -> TopK:
+    """Return the k best labels of each sample, or a set if there is a target or a threshold."""
+    if target is None and threshold is None:
+        return tagger.topk(inputs, DEFAULT_K if k is None else k, constraints=constraints, raw=raw, **layout)
+    sets = tagger.choose_sets(inputs, target, threshold=threshold, constraints=constraints, raw=raw, **layout)
+    return limit_sets(sets, k)
+
+
+def choose_batch_sets(tagger: Tagger, batch: Encoded, target: Target, rules: LabelRules | None, raw: bool = False) -> TopK:
+    """Choose the set of labels of each sample of a batch."""
+    search, register = tagger.search, tagger.register
+
+    def find(k: int) -> TopK:
+        return search.topk(batch, k, rules, raw)
+
+    sets = find_sets(find, target, tagger.decisions.set_rules, register.fold_counts(tagger.model.label_counts))
+    return sets if rules is None or not len(rules.required) else rules.add_required(sets, find(len(rules.required)))
+
+
+def evaluate_tagger(
+    tagger: Tagger, data: Dataset, target: Target, ks: Sequence[int], propensity: tuple[float, float]
+) -> Evaluation:
+    """Evaluate a tagger; see ``Tagger.evaluate``."""
+    inputs, Y = prepare_data(data, tagger.labels, tagger.reads_texts)
+    best, sets, rules = [], [], tagger.resolve()
+    for batch in tagger.pipeline.encode_batches(inputs):
+        best.append(tagger.search.topk(batch, max(ks), rules))
+        sets.append(choose_batch_sets(tagger, batch, target, rules))
+    return evaluate(
+        join_topk(best),
+        tagger.register.fold(Y),
+        label_counts=tagger.register.fold_counts(tagger.pipeline.label_counts),
+        n_train=tagger.pipeline.n_samples,
+        ks=ks,
+        propensity=propensity,
+        sets=join_topk(sets),
+        target=str(target),
+        probabilities=tagger.score_meaning == "probability",
+        hierarchy=tagger.labels.hierarchy,
+    )
