@@ -65,13 +65,16 @@ def measure(name: str, method: str, part: int | None, **settings: Any) -> list[R
 
     train, test = read_corpus(name), read_corpus(name, "test")
     if part and part < train.n_samples:
-        train, test = train.take(np.arange(part)), test.take(np.arange(min(part // 4, test.n_samples)))
+        train, test = (
+            train.take(draw_rows(train.n_samples, part)),
+            test.take(draw_rows(test.n_samples, min(part // 4, test.n_samples))),
+        )
     with Stopwatch() as training:
         tagger = longtail.Tagger(method, threads=1, seed=0, **settings).fit(train)
     epochs = [row["seconds"] for history in getattr(tagger.model, "histories", []) for row in history]
     tagger, n_mb = save_and_load(tagger)
     sizes = {name: array.nbytes / MB for name, array in tagger.model.state().items()}
-    words = sum(size for name, size in sizes.items() if "bag." in name or "table" in name or "features." in name)
+    words = sum(size for name, size in sizes.items() if "bag." in name or "table" in name)
     leaves = sum(size for name, size in sizes.items() if name.endswith((".symbols", ".prior")) or name == "label_counts")
     is_secseq = method == "secseq"
     same = {
