@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy, layer_norm
 
 from longtail.errors import SettingError
 from longtail.models.aplc import head as aplc_head
-from longtail.models.aplc.head import AplcHead, chain_logits
+from longtail.models.aplc.head import AplcHead
 from longtail.models.aplc.partition import (
     ClusterLogOdds,
     Partition,

@@ -1,0 +1,121 @@
+"""Continue the training of APLC-XLNet on new texts. New labels join the last tail, or the head if there is no tail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longtail.kernels import Ints, Longs
+from longtail.linear.quantised import QuantisedTable
+from longtail.models.aplc.partition import ClusterLogOdds, Partition
+from longtail.models.aplc.plan import AplcPlan
+from longtail.models.aplc.settings import AplcSettings
+from longtail.models.aplc.training import AplcTraining, make_optimizer
+from longtail.nn.continuation import (
+    NewSamples,
+    Pace,
+    Paces,
+    divide_by_length,
+    divide_randomly,
+    find_directions,
+    train_further,
+)
+from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.encoder_factory import encoder_from_arrays
+from longtail.nn.encoders import BagEncoder, TextEncoder
+from longtail.nn.losses import known_loss
+from longtail.progress import Progress
+from longtail.state import State, extract_part
+
+PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
+
+
+def continue_aplc(
+    samples: NewSamples,
+    arrays: State,
+    label_counts: Ints,
+    n_samples: int,
+    settings: AplcSettings,
+    plan: AplcPlan,
+    progress: Progress,
+) -> tuple[State, Ints]:
+    """Continue to train a network on new and replayed texts. Returns the arrays for prediction, and the new labels.
+
+    :param arrays: Its arrays for prediction.
+    :param label_counts: Texts of each label, with the new ones [n_labels].
+    :param n_samples: Number of texts, with the new ones.
+    """
+    torch.manual_seed(settings.seed)
+    encoder = restore_encoder(arrays).to(find_device(settings.device))
+    head = extract_part(arrays, "head.")
+    before = _find_partition(head, len(label_counts))
+    new = np.setdiff1d(np.flatnonzero(label_counts), before.order).astype(np.int32)
+    partition = before.add_labels(new)
+    log_odds = _estimate_log_odds(partition, label_counts, n_samples) if settings.bias else None
+    plan = replace(plan, hidden=len(arrays["hidden"]))  # that of paper=True depends on the number of samples
+    training = AplcTraining(encoder, partition, samples.X, samples.Y, settings, plan, log_odds)
+    net = training.net
+    with torch.no_grad():
+        net.hidden.weight.copy_(torch.from_numpy(arrays["hidden"].astype(np.float32)))
+        net.hidden.bias.copy_(torch.from_numpy(arrays["shift"]))
+    net.head.load(head)
+    net.eval()
+    with torch_threads(training.n_threads):
+        texts = training.prepare(samples.X)
+        if len(new):
+            _start_new_labels(training, texts.encode, new, before)
+
+        def partial_loss(rows: Longs) -> Tensor:
+            H = net.embed(texts.encode(rows))
+            return known_loss(lambda row, label: net.head.score_pairs(H, row, label), *samples.get_known(rows), H.device)
+
+        batch = training.plan.batch
+        divide = divide_randomly(batch) if training.is_bag else divide_by_length(samples.X.lengths, batch)
+        losses = training.make_loss(texts), partial_loss
+        train_further(net, samples, divide, losses, make_optimizer(net, training.plan), settings, progress)
+    return training.collect_arrays(), new
+
+
+def restore_encoder(arrays: State) -> TextEncoder:
+    """The text encoder from the arrays of a fitted model."""
+    if "bag.values" not in arrays:
+        saved = extract_part(arrays, "encoder.")
+        return encoder_from_arrays({n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in saved.items()})
+    table = QuantisedTable(arrays["bag.values"], arrays["bag.scale"])
+    bag = BagEncoder(*table.values.shape)
+    bag.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(len(table.scale), dtype=np.int32))))
+    bag.idf = arrays.get("idf")
+    return bag.eval()
+
+
+def _find_partition(head: State, n_labels: int) -> Partition:
+    sizes = [len(head["bias"]), *(len(head[f"tail{t}.bias"]) for t in range(1, len(head["clusters"]) + 1))]
+    return Partition(head["order"].astype(np.int32), np.cumsum(sizes), n_labels)
+
+
+def _estimate_log_odds(partition: Partition, label_counts: Ints, n_samples: int) -> ClusterLogOdds:
+    """The log-odds of tails and labels by the texts of each label; a text of a tail is taken to have one label of it."""
+    counts = [label_counts[labels] for labels in np.split(partition.order, partition.ends[:-1])]
+    n_in = [n_samples, *(min(int(some.sum()), n_samples) for some in counts[1:])]
+    return ClusterLogOdds.from_counts(counts, n_in)
+
+
+@torch.no_grad()
+def _start_new_labels(training: AplcTraining, encode: Callable[[Longs], Tensor], new: Ints, before: Partition) -> None:
+    """Start the vectors of new labels as ``start_at_centroids`` does, with the mean length of those in their cluster."""
+    net, partition, Y = training.net, training.partition, training.Y
+    project, V, bias = net.head.get_layers()[-1]
+    first = int(partition.ends[-2]) if partition.n_tails else 0
+    rows = np.arange(Y.shape[0])
+    if partition.n_tails:  # the texts of the tail
+        rows = np.flatnonzero(np.diff(Y[:, partition.order[first:]].indptr))
+    directions, mean = find_directions(lambda some: project(net.embed(encode(some))), rows, Y[:, new])
+    places = torch.from_numpy(partition.place[new] - first).to(V.device)
+    present = torch.from_numpy(partition.place[before.order[first:]] - first).to(V.device)
+    V[places] = directions * V[present].norm(dim=1).mean()
+    if training.settings.bias:
+        bias[places] -= V[places] @ mean
