@@ -1,0 +1,208 @@
+"""Continue the training of SeCSeq on new texts. A new label gets a code that starts like those of similar labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from longtail.features.token_rows import TokenRows
+from longtail.kernels import Floats, Ints, Longs
+from longtail.linear.quantised import QuantisedTable
+from longtail.models.secseq.codes import Codebook
+from longtail.models.secseq.network import WordsEncoder
+from longtail.models.secseq.prediction import restore_node_vectors
+from longtail.models.secseq.set_network import BranchTargets, SetNetwork
+from longtail.models.secseq.settings import SecSeqPlan, SecSeqSettings
+from longtail.models.secseq.targets import make_sequences
+from longtail.models.secseq.training import SecSeqNetwork, export_network, make_network, make_optimizer
+from longtail.models.secseq.trie import NO_CODE, CodeTrie
+from longtail.nn.continuation import (
+    NewSamples,
+    Pace,
+    Paces,
+    divide_by_length,
+    divide_randomly,
+    find_directions,
+    train_further,
+)
+from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.encoder_factory import encoder_from_arrays
+from longtail.nn.encoders import BagEncoder, TextEncoder
+from longtail.nn.losses import known_loss
+from longtail.progress import Progress
+from longtail.state import State, extract_part
+
+PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
+
+
+def add_codes(codes: Codebook, counts: Ints, similar: sp.csr_array) -> Codebook:
+    """Give each new label a code that no other label has.
+
+    Its first symbols are those that similar labels share with others, its last one is not used after them. If codes have one
+    symbol and all are used, there is one symbol more. If there is no such code, a label shares that of the most similar one.
+
+    :param counts: Texts of each label, with the new ones [n_labels].
+    :param similar: How similar each label is to those that have codes [n_labels, n_labels before]; old labels are not read.
+
+    >>> codes = Codebook(np.array([[0, 0], [1, 0], [1, 1]]), 4, np.array([9, 5, 4]))
+    >>> similar = sp.csr_array(np.array([[0, 0, 0], [0, 0, 0], [0, 0, 0], [0.6, 0.1, 0.3]]))
+    >>> add_codes(codes, np.array([9, 5, 4, 2]), similar).symbols[3].tolist()
+    [1, 2]
+    """
+    K, trie = codes.n_symbols, codes.trie
+    symbols = np.full((len(counts), codes.depth), NO_CODE, np.int32)
+    symbols[: len(codes.symbols)] = codes.symbols
+    first, end = (int(node) for node in trie.level_start[codes.depth - 1 : codes.depth + 1])  # all codes but the last symbol
+    children = [trie.symbol[trie.first_child[node] : trie.first_child[node + 1]].tolist() for node in range(first, end)]
+    prefixes, above = trie.list_prefixes(codes.depth - 1), trie.parent[trie.level_start[codes.depth] :] - first
+    of_label = np.zeros(len(codes.symbols), np.int64)
+    of_label[trie.label] = np.repeat(above, np.diff(trie.leaf_start))
+    is_shared = np.array([len(used) > 1 for used in children])
+    for label in np.setdiff1d(np.flatnonzero(counts), trie.label):
+        one = similar[[label]]
+        mass = np.bincount(of_label[one.indices], one.data, minlength=len(children))
+        is_free = np.array([len(used) < K for used in children])
+        if codes.depth == 1 and not is_free[0]:
+            K, is_free[0] = K + 1, True
+        if not is_free.any():
+            symbols[label] = symbols[one.indices[one.data.argmax()] if one.nnz else trie.label[0]]
+            continue
+        best = int(np.lexsort((mass, is_free & is_shared, is_free))[-1])
+        symbol = min(set(range(K)) - set(children[best]))
+        children[best].append(symbol)
+        symbols[label] = [*prefixes[best], symbol]
+    return Codebook(symbols, K, counts)
+
+
+def continue_tree(
+    samples: NewSamples,
+    arrays: State,
+    before: Codebook,
+    codes: Codebook,
+    n_samples: int,
+    settings: SecSeqSettings,
+    plan: SecSeqPlan,
+    progress: Progress,
+) -> State:
+    """Continue to train the network of one tree. Returns its arrays for prediction.
+
+    :param arrays: Its arrays, as ``prediction.compress_arrays`` returned them.
+    :param before: The codes that it was trained with.
+    :param codes: The codes with those of new labels.
+    :param n_samples: Number of texts, with the new ones.
+    """
+    torch.manual_seed(settings.seed)
+    encoder = restore_encoder(arrays, settings)
+    net = make_network(settings, encoder, codes).to(find_device(settings.device))
+    _load_head(net, arrays, before.trie, codes)
+    lengths = samples.X.lengths if isinstance(samples.X, TokenRows) else None
+    divide = divide_randomly(plan.batch) if lengths is None else divide_by_length(lengths, plan.batch)
+    is_small = isinstance(encoder, WordsEncoder | BagEncoder)
+    with torch_threads(1 if is_small else settings.threads):
+        optimizer = make_optimizer(net, settings, plan)
+        if not isinstance(net, SetNetwork):
+            targets = make_sequences(samples.Y, codes, settings)
+            losses = (lambda rows: net.loss(samples.X[rows], targets[rows]), _refuse_partial)
+            train_further(net, samples, divide, losses, optimizer, settings, progress)
+            return export_network(net)
+        prior = _extend_prior(arrays["prior"], before.trie, codes, n_samples)
+        branches = replace(BranchTargets.build(codes.trie, samples.Y), prior=prior)
+        _start_new_codes(net, samples, branches, before, codes)
+
+        def partial_loss(rows: Longs) -> Tensor:
+            H = net.embed(samples.X[rows])
+            return known_loss(lambda row, label: branches.score_labels(net, H, row, label), *samples.get_known(rows), H.device)
+
+        losses = (lambda rows: branches.loss(net, samples.X[rows], rows), partial_loss)
+        train_further(net, samples, divide, losses, optimizer, settings, progress)
+    return {**export_network(net), "prior": branches.prior}
+
+
+def _refuse_partial(rows: Longs) -> Tensor:
+    raise AssertionError("sequences are not trained on partly labelled texts")
+
+
+def restore_encoder(arrays: State, settings: SecSeqSettings) -> WordsEncoder | TextEncoder:
+    """The encoder from the arrays of a fitted model."""
+    if "bag.values" not in arrays:
+        saved = extract_part(arrays, "encoder.")
+        return encoder_from_arrays({n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in saved.items()})
+    table = QuantisedTable(arrays["bag.values"], arrays["bag.scale"])
+    if "words.bias" in arrays:
+        encoder: WordsEncoder | BagEncoder = WordsEncoder(*table.values.shape, settings.keep_prob)
+        encoder.bias.data.copy_(torch.from_numpy(arrays["words.bias"]))
+    else:
+        encoder = BagEncoder(*table.values.shape)
+    encoder.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(len(table.scale), dtype=np.int32))))
+    return encoder
+
+
+def _load_head(net: SecSeqNetwork, arrays: State, before: CodeTrie, codes: Codebook) -> None:
+    """Set all layers but the encoder's. New symbols and codes have zeros."""
+    head = {**extract_part(arrays, "net."), **restore_node_vectors(arrays)}
+    if "node_vectors.weight" in head:
+        start, vectors = int(before.level_start[2]), head["node_vectors.weight"]
+        nodes = map_nodes(before, codes.trie)[start:] - int(codes.trie.level_start[2])
+        head["node_vectors.weight"] = np.zeros((len(codes.trie.symbol) - codes.trie.level_start[2], vectors.shape[1]), np.float32)
+        head["node_vectors.weight"][nodes] = vectors
+    if codes.n_symbols > before.n_symbols:  # codes of one symbol
+        for name in ("output_layers.0.weight", "output_layers.0.bias"):
+            more = np.zeros((codes.n_symbols - before.n_symbols, *head[name].shape[1:]), np.float32)
+            head[name] = np.concatenate([head[name], more])
+    weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in head.items()}
+    missing = net.load_state_dict(weights, strict=False).missing_keys
+    assert all(name.startswith("encoder.") for name in missing)
+    net.eval()
+
+
+def map_nodes(before: CodeTrie, after: CodeTrie) -> Longs:
+    """The node of a trie with further codes for each node of the trie before [n_nodes]."""
+    nodes = np.zeros(len(before.symbol), np.int64)
+    for depth in range(1, before.depth + 1):
+        level = slice(*before.level_start[depth : depth + 2].tolist())
+        nodes[level] = after.find_children(nodes[before.parent[level]], before.symbol[level])
+    return nodes
+
+
+def _extend_prior(prior: Floats, before: CodeTrie, codes: Codebook, n_samples: int) -> Floats:
+    """The log-odds of each node. Those of new ones are computed from the texts of the labels below them and their parent."""
+    trie = codes.trie
+    counts = [np.bincount(np.repeat(np.arange(trie.n_leaves), np.diff(trie.leaf_start)), codes.counts[trie.label])]
+    for depth in range(trie.depth, 0, -1):
+        level = slice(*trie.level_start[depth : depth + 2].tolist())
+        n_above = int(trie.level_start[depth] - trie.level_start[depth - 1])
+        counts.append(np.bincount(trie.parent[level] - trie.level_start[depth - 1], counts[-1], minlength=n_above))
+    n = np.minimum(np.concatenate(counts[::-1]), n_samples)  # [n_nodes]
+    n[0] = n_samples
+    out: Floats = np.log((n + 0.5) / (n[np.maximum(trie.parent, 0)] - n + 0.5)).astype(np.float32)
+    out[map_nodes(before, trie)] = prior
+    return out
+
+
+@torch.no_grad()
+def _start_new_codes(
+    net: SetNetwork, samples: NewSamples, branches: BranchTargets, before: Codebook, codes: Codebook
+) -> None:
+    """Start the vectors of new codes at the centroids of their texts, with the mean length of the others.
+
+    The mean text starts with the log-odds of the label.
+    """
+    trie = codes.trie
+    leaves = np.setdiff1d(np.arange(trie.level_start[trie.depth], len(trie.symbol)), map_nodes(before.trie, trie))
+    if not len(leaves) or (net.node_vectors is None and codes.depth > 1):
+        return
+    Y, rows = branches.paths[-1][:, leaves - trie.level_start[trie.depth]], np.arange(samples.Y.shape[0])
+    directions, mean = find_directions(lambda some: net.embed(samples.X[some]), rows, Y)
+    if codes.depth == 1:
+        at, layer = trie.symbol[leaves], net.output_layers[0].weight
+    else:
+        assert net.node_vectors is not None
+        at, layer = leaves - trie.level_start[2], net.node_vectors.weight
+    norms = layer.norm(dim=1)
+    vectors = directions * norms[norms > 0].mean()
+    layer[torch.from_numpy(at).long().to(layer.device)] = vectors
+    branches.prior[leaves] -= (vectors @ mean).cpu().numpy()
