@@ -71,7 +71,8 @@ def continue_aplc(
 
         def partial_loss(rows: Longs) -> Tensor:
             H = net.embed(texts.encode(rows))
-            return known_loss(lambda row, label: net.head.score_pairs(H, row, label), *samples.get_known(rows), H.device)
+            total = known_loss(lambda row, label: net.head.score_pairs(H, row, label), *samples.get_known(rows), H.device)
+            return total if settings.normalise == "batch" else total / net.head.sizes[0]  # about the terms of a text
 
         batch = training.plan.batch
         divide = divide_randomly(batch) if training.is_bag else divide_by_length(samples.X.lengths, batch)

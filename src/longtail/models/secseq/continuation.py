@@ -1,4 +1,8 @@
-"""Continue the training of SeCSeq on new texts. A new label gets a code that starts like those of similar labels."""
+"""Continue the training of SeCSeq on new texts.
+
+With target=set, a new label gets its own first symbol, as frequent labels have it: there are more symbols then. Sequences
+keep their symbols, and the code of a new label starts like those of similar labels.
+"""
 
 from __future__ import annotations
 
@@ -39,41 +43,56 @@ from longtail.state import State, extract_part
 PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
 
 
-def add_codes(codes: Codebook, counts: Ints, similar: sp.csr_array) -> Codebook:
-    """Give each new label a code that no other label has.
+def add_first_symbols(codes: Codebook, counts: Ints) -> Codebook:
+    """Give each new label a first symbol that no other label has; the other symbols of its code are 0.
 
-    Its first symbols are those that similar labels share with others, its last one is not used after them. If codes have one
-    symbol and all are used, there is one symbol more. If there is no such code, a label shares that of the most similar one.
+    :param counts: Texts of each label, with the new ones [n_labels].
+
+    >>> codes = Codebook(np.array([[0, 0], [2, 0], [2, 1]]), 3, np.array([9, 5, 4]))
+    >>> more = add_first_symbols(codes, np.array([9, 5, 4, 2, 1]))
+    >>> more.symbols[3:].tolist(), more.n_symbols
+    ([[1, 0], [3, 0]], 4)
+    """
+    new = np.setdiff1d(np.flatnonzero(counts), codes.trie.label)
+    unused = np.setdiff1d(np.arange(codes.n_symbols + len(new)), codes.symbols[:, 0])[: len(new)]
+    symbols = np.full((len(counts), codes.depth), NO_CODE, np.int32)
+    symbols[: len(codes.symbols)] = codes.symbols
+    symbols[new] = 0
+    symbols[new, 0] = unused
+    return Codebook(symbols, max(codes.n_symbols, int(unused.max(initial=0)) + 1), counts)
+
+
+def add_codes(codes: Codebook, counts: Ints, similar: sp.csr_array) -> Codebook:
+    """Give each new label a code that no other label has, of the symbols that there are.
+
+    All but its last symbol are those of similar labels, the last one is not used after them. If there is no such code, a
+    label shares that of the most similar one.
 
     :param counts: Texts of each label, with the new ones [n_labels].
     :param similar: How similar each label is to those that have codes [n_labels, n_labels before]; old labels are not read.
 
     >>> codes = Codebook(np.array([[0, 0], [1, 0], [1, 1]]), 4, np.array([9, 5, 4]))
-    >>> similar = sp.csr_array(np.array([[0, 0, 0], [0, 0, 0], [0, 0, 0], [0.6, 0.1, 0.3]]))
+    >>> similar = sp.csr_array(np.array([[0, 0, 0], [0, 0, 0], [0, 0, 0], [0.3, 0.2, 0.3]]))
     >>> add_codes(codes, np.array([9, 5, 4, 2]), similar).symbols[3].tolist()
     [1, 2]
     """
-    K, trie = codes.n_symbols, codes.trie
-    symbols = np.full((len(counts), codes.depth), NO_CODE, np.int32)
+    K, trie, D = codes.n_symbols, codes.trie, codes.depth
+    symbols = np.full((len(counts), D), NO_CODE, np.int32)
     symbols[: len(codes.symbols)] = codes.symbols
-    first, end = (int(node) for node in trie.level_start[codes.depth - 1 : codes.depth + 1])  # all codes but the last symbol
-    children = [trie.symbol[trie.first_child[node] : trie.first_child[node + 1]].tolist() for node in range(first, end)]
-    prefixes, above = trie.list_prefixes(codes.depth - 1), trie.parent[trie.level_start[codes.depth] :] - first
-    of_label = np.zeros(len(codes.symbols), np.int64)
-    of_label[trie.label] = np.repeat(above, np.diff(trie.leaf_start))
-    is_shared = np.array([len(used) > 1 for used in children])
+    first, end = (int(node) for node in trie.level_start[D - 1 : D + 1])  # nodes of all codes without their last symbol
+    used = [set(trie.symbol[trie.first_child[node] : trie.first_child[node + 1]].tolist()) for node in range(first, end)]
+    prefixes, of_label = trie.list_prefixes(D - 1), np.zeros(len(codes.symbols), np.int64)
+    of_label[trie.label] = np.repeat(trie.parent[trie.level_start[D] :] - first, np.diff(trie.leaf_start))
     for label in np.setdiff1d(np.flatnonzero(counts), trie.label):
         one = similar[[label]]
-        mass = np.bincount(of_label[one.indices], one.data, minlength=len(children))
-        is_free = np.array([len(used) < K for used in children])
-        if codes.depth == 1 and not is_free[0]:
-            K, is_free[0] = K + 1, True
+        mass = np.bincount(of_label[one.indices], one.data, minlength=len(used))
+        is_free = np.array([len(some) < K for some in used])
         if not is_free.any():
             symbols[label] = symbols[one.indices[one.data.argmax()] if one.nnz else trie.label[0]]
             continue
-        best = int(np.lexsort((mass, is_free & is_shared, is_free))[-1])
-        symbol = min(set(range(K)) - set(children[best]))
-        children[best].append(symbol)
+        best = int(np.lexsort((mass, is_free))[-1])
+        symbol = min(set(range(K)) - used[best])
+        used[best].add(symbol)
         symbols[label] = [*prefixes[best], symbol]
     return Codebook(symbols, K, counts)
 
@@ -98,7 +117,10 @@ def continue_tree(
     torch.manual_seed(settings.seed)
     encoder = restore_encoder(arrays, settings)
     net = make_network(settings, encoder, codes).to(find_device(settings.device))
-    _load_head(net, arrays, before.trie, codes)
+    if isinstance(net, SetNetwork):
+        _load_set_head(net, arrays, before.trie, codes)
+    else:
+        _load_weights(net, extract_part(arrays, "net."))
     lengths = samples.X.lengths if isinstance(samples.X, TokenRows) else None
     divide = divide_randomly(plan.batch) if lengths is None else divide_by_length(lengths, plan.batch)
     is_small = isinstance(encoder, WordsEncoder | BagEncoder)
@@ -111,7 +133,7 @@ def continue_tree(
             return export_network(net)
         prior = _extend_prior(arrays["prior"], before.trie, codes, n_samples)
         branches = replace(BranchTargets.build(codes.trie, samples.Y), prior=prior)
-        _start_new_codes(net, samples, branches, before, codes)
+        _start_new_symbols(net, samples, branches, before.trie)
 
         def partial_loss(rows: Longs) -> Tensor:
             H = net.embed(samples.X[rows])
@@ -141,7 +163,7 @@ def restore_encoder(arrays: State, settings: SecSeqSettings) -> WordsEncoder | T
     return encoder
 
 
-def _load_head(net: SecSeqNetwork, arrays: State, before: CodeTrie, codes: Codebook) -> None:
+def _load_set_head(net: SetNetwork, arrays: State, before: CodeTrie, codes: Codebook) -> None:
     """Set all layers but the encoder's. New symbols and codes have zeros."""
     head = {**extract_part(arrays, "net."), **restore_node_vectors(arrays)}
     if "node_vectors.weight" in head:
@@ -149,10 +171,19 @@ def _load_head(net: SecSeqNetwork, arrays: State, before: CodeTrie, codes: Codeb
         nodes = map_nodes(before, codes.trie)[start:] - int(codes.trie.level_start[2])
         head["node_vectors.weight"] = np.zeros((len(codes.trie.symbol) - codes.trie.level_start[2], vectors.shape[1]), np.float32)
         head["node_vectors.weight"][nodes] = vectors
-    if codes.n_symbols > before.n_symbols:  # codes of one symbol
-        for name in ("output_layers.0.weight", "output_layers.0.bias"):
-            more = np.zeros((codes.n_symbols - before.n_symbols, *head[name].shape[1:]), np.float32)
-            head[name] = np.concatenate([head[name], more])
+    for name in (name for name in head if name.startswith(("output_layers.", "prefix_embeddings."))):
+        axis = int(name.startswith("prefix_embeddings."))  # of the symbols
+        head[name] = _add_zeros(head[name], codes.n_symbols - before.n_symbols, axis)
+    _load_weights(net, head)
+
+
+def _add_zeros(array: Floats, n: int, axis: int) -> Floats:
+    """An array with n further entries along an axis."""
+    return np.pad(array, [(0, n if number == axis else 0) for number in range(array.ndim)])
+
+
+def _load_weights(net: SecSeqNetwork, head: State) -> None:
+    """Set all layers but the encoder's."""
     weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in head.items()}
     missing = net.load_state_dict(weights, strict=False).missing_keys
     assert all(name.startswith("encoder.") for name in missing)
@@ -184,25 +215,18 @@ def _extend_prior(prior: Floats, before: CodeTrie, codes: Codebook, n_samples: i
 
 
 @torch.no_grad()
-def _start_new_codes(
-    net: SetNetwork, samples: NewSamples, branches: BranchTargets, before: Codebook, codes: Codebook
-) -> None:
-    """Start the vectors of new codes at the centroids of their texts, with the mean length of the others.
+def _start_new_symbols(net: SetNetwork, samples: NewSamples, branches: BranchTargets, before: CodeTrie) -> None:
+    """Start the vectors of new first symbols at the centroids of their texts, with the mean length of the others.
 
     The mean text starts with the log-odds of the label.
     """
-    trie = codes.trie
-    leaves = np.setdiff1d(np.arange(trie.level_start[trie.depth], len(trie.symbol)), map_nodes(before.trie, trie))
-    if not len(leaves) or (net.node_vectors is None and codes.depth > 1):
+    trie = branches.trie
+    new = np.setdiff1d(np.arange(1, trie.level_start[2]), map_nodes(before, trie))  # nodes
+    if not len(new):
         return
-    Y, rows = branches.paths[-1][:, leaves - trie.level_start[trie.depth]], np.arange(samples.Y.shape[0])
-    directions, mean = find_directions(lambda some: net.embed(samples.X[some]), rows, Y)
-    if codes.depth == 1:
-        at, layer = trie.symbol[leaves], net.output_layers[0].weight
-    else:
-        assert net.node_vectors is not None
-        at, layer = leaves - trie.level_start[2], net.node_vectors.weight
-    norms = layer.norm(dim=1)
-    vectors = directions * norms[norms > 0].mean()
-    layer[torch.from_numpy(at).long().to(layer.device)] = vectors
-    branches.prior[leaves] -= (vectors @ mean).cpu().numpy()
+    rows = np.arange(samples.Y.shape[0])
+    directions, mean = find_directions(lambda some: net.embed(samples.X[some]), rows, branches.paths[0][:, new - 1] > 0)
+    V, used = net.output_layers[0].weight, torch.from_numpy(before.symbol[1 : before.level_start[2]]).long()
+    vectors = directions * V[used.to(V.device)].norm(dim=1).mean()
+    V[torch.from_numpy(trie.symbol[new]).long().to(V.device)] = vectors
+    branches.prior[new] -= (vectors @ mean).cpu().numpy()

@@ -132,7 +132,7 @@ class SecSeq(SecSeqSettings, Model):
     def _update(
         self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
-        from longtail.models.secseq.continuation import PACES, add_codes, continue_tree
+        from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree
         from longtail.nn.continuation import NewSamples
 
         if self.target == "sequence" and known is not None and known.nnz:
@@ -141,11 +141,15 @@ class SecSeq(SecSeqSettings, Model):
         counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
         texts = self.features.transform(self._mask_digits(X))
         replayed = None if old is None else (self.features.transform(self._mask_digits(old[0])), old[1])
-        similar, n_new = self._find_similar(texts, Y), int(np.count_nonzero(counts)) - self.n_seen
-        forest = [add_codes(codes, counts, similar) for codes in self.forest]
-        if self.target == "sequence" and forest[0].n_symbols > self.forest[0].n_symbols:
-            found = "with target=sequence and one symbol per label, secseq cannot get new labels"
-            raise LongtailError(found, hint="Train it again on all samples")
+        n_new = int(np.count_nonzero(counts)) - self.n_seen
+        if self.target == "set":
+            forest = [add_first_symbols(codes, counts) for codes in self.forest]
+        elif n_new and self.forest[0].depth == 1 and self.n_seen + n_new > self.forest[0].n_symbols:
+            found = "with target=sequence and one symbol per label, secseq has no symbols for new labels"
+            raise LongtailError(found, hint="Train it again on all samples, or with a larger n_symbols")
+        else:
+            similar = self._find_similar(texts, Y)
+            forest = [add_codes(codes, counts, similar) for codes in self.forest]
         samples, n_samples = NewSamples.collect(texts, Y, known, replayed, PACES), self.n_samples + len(X)
         trees = [
             continue_tree(samples, arrays, before, codes, n_samples, self._tree_settings(m), plan, progress)
