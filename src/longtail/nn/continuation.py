@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import softplus
 
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows, join_rows
-from longtail.kernels import Longs
+from longtail.kernels import Floats, Ints, Longs
 from longtail.nn.loop import LoopPlan, Optimizer, train
 from longtail.nn.settings import TrainingSettings
 from longtail.progress import Progress
@@ -25,6 +25,9 @@ from longtail.progress import Progress
 Divide = Callable[[Longs, np.random.Generator], list[Longs]]  # divides rows into batches, at random
 
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to average them
+_LABELS_PER_BLOCK = 256  # new labels that are started at a time
+_MAX_START_SAMPLES = 20_000  # from which new labels are started
+_RIDGE, _ITERATIONS = 0.03, 50  # of their logistic regression
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,23 @@ class NewSamples:
     full: Longs  # new, labelled rows whose labels are all known
     partial: Longs  # rows whose labels are known in part
     old: Longs  # rows that are replayed
+    n_before: int  # samples that the network was trained on before, of which the replayed ones are a part
     pace: Pace
 
     @classmethod
     def collect(
-        cls, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: tuple[Any, sp.csr_array] | None, paces: Paces
+        cls,
+        X: Any,
+        Y: sp.csr_array,
+        known: sp.csr_array | None,
+        old: tuple[Any, sp.csr_array] | None,
+        n_before: int,
+        paces: Paces,
     ) -> NewSamples:
-        """Join new and old samples. Parameters are those of ``Model.update``, with encoded texts."""
+        """Join new and old samples. The first parameters are those of ``Model.update``, with encoded texts.
+
+        :param n_before: Number of samples that the network was trained on before.
+        """
         is_partial = np.zeros(Y.shape[0] + (0 if old is None else old[1].shape[0]), bool)
         if known is not None:
             is_partial[: known.shape[0]] = np.diff(known.indptr) > 0
@@ -69,7 +82,8 @@ class NewSamples:
         n_new = Y.shape[0] - (0 if old is None else old[1].shape[0])
         is_full = ~is_partial & (np.diff(Y.indptr) > 0)
         full, replayed = np.flatnonzero(is_full[:n_new]), n_new + np.flatnonzero(is_full[n_new:])
-        return cls(X, Y, known, full, np.flatnonzero(is_partial), replayed, paces.replay if len(replayed) else paces.alone)
+        pace = paces.replay if len(replayed) else paces.alone
+        return cls(X, Y, known, full, np.flatnonzero(is_partial), replayed, n_before, pace)
 
     def batches(self, rng: np.random.Generator, divide: Divide) -> list[Longs]:
         """The rows of each batch of an epoch, in random order."""
@@ -91,6 +105,23 @@ class NewSamples:
         """The labels of partly labelled samples, and which of them are known."""
         assert self.known is not None
         return self.Y[rows], self.known[rows]
+
+    def thin_out(self, rows: Longs, labels: Ints) -> Longs:
+        """All of the rows that have one of some labels, and others at random, at most 20,000 in all unless more have one."""
+        has = np.diff(self.Y[rows][:, labels].indptr) > 0
+        others = np.random.default_rng(0).permutation(rows[~has])[: max(_MAX_START_SAMPLES - np.count_nonzero(has), 0)]
+        return np.sort(np.append(rows[has], others))
+
+    def weigh(self, rows: Longs, labels: Ints) -> tuple[Floats, Floats]:
+        """Which rows have some labels, and the weight of each pair, both [n, n_labels]."""
+        has = self.Y[rows][:, labels].toarray().astype(np.float32)
+        weights = np.ones(has.shape, np.float32)
+        weights[np.isin(rows, self.old)] = max(self.n_before / max(len(self.old), 1), 1)
+        is_partial = np.isin(rows, self.partial)
+        if is_partial.any():
+            assert self.known is not None
+            weights[is_partial] = self.known[rows[is_partial]][:, labels].toarray()
+        return has, weights
 
     def plan_loop(self, divide: Divide, settings: TrainingSettings) -> LoopPlan:
         """The plan of the loop."""
@@ -136,25 +167,52 @@ def divide_by_length(lengths: Longs, size: int, tokens: int | None = None) -> Di
     return lambda rows, rng: [rows[at] for at in make_length_batches(lengths[rows], rng, batch=size, tokens=tokens)]
 
 
-@torch.no_grad()
-def find_directions(embed: Callable[[Longs], Tensor], rows: Longs, Y: sp.csr_array) -> tuple[Tensor, Tensor]:
-    """Where the vectors of new labels start: unit vectors from the mean of the samples to the mean of each label's.
+def start_new_labels(
+    samples: NewSamples, rows: Longs, embed: Callable[[Longs], Tensor], labels: Ints, log_odds: Floats
+) -> tuple[Tensor, Tensor]:
+    """Where the vectors and biases of new labels start: at a logistic regression on the vectors that samples have now.
 
+    The samples at hand have the labels more often than all samples. So old samples have the weight of those that they
+    represent, and the regression has an offset for what is left of the difference; unknown labels have no weight.
+
+    :param rows: The samples to start from.
     :param embed: Returns the vectors of samples [n, d].
-    :param rows: The samples.
-    :param Y: Their labels, and those of all others [n_samples, n_labels].
-    :returns: The unit vectors [n_labels, d], 0 for a label whose samples have the same mean as all; and the mean [d].
+    :param labels: The new labels [n].
+    :param log_odds: Their log-odds among all samples [n].
+    :returns: Vectors [n, d] and biases [n].
     """
-    sums, total = 0.0, 0.0
-    for some in np.array_split(rows, len(rows) // _SAMPLES_PER_BLOCK + 1):
-        H = embed(some)
-        total = total + H.sum(0)
-        sums = sums + torch.from_numpy(Y[some].T.tocsr().astype(np.float32) @ H.cpu().numpy()).to(H.device)
-    assert isinstance(sums, Tensor) and isinstance(total, Tensor)
-    counts = np.bincount(Y[rows].indices, minlength=Y.shape[1])
-    mean = total / len(rows)
-    away = sums / torch.from_numpy(counts).to(mean.device).clamp(min=1)[:, None] - mean
-    return normalize(away, dim=1) * torch.from_numpy(counts > 0).to(mean.device)[:, None], mean
+    rows = samples.thin_out(rows, labels)
+    with torch.no_grad():
+        H = torch.cat([embed(some) for some in np.array_split(rows, len(rows) // _SAMPLES_PER_BLOCK + 1)])
+        mean = H.mean(0)
+        H = H - mean
+        ridge = _RIDGE * float(H.square().sum(1).mean())  # so that the length of vectors does not matter
+    parts = []
+    for start in range(0, len(labels), _LABELS_PER_BLOCK):
+        block = slice(start, start + _LABELS_PER_BLOCK)
+        has, weights = samples.weigh(rows, labels[block])
+        parts.append(_fit_logistic(H, *(torch.from_numpy(part).to(H.device) for part in (has, weights, log_odds[block])), ridge))
+    V, bias = (torch.cat(part) for part in zip(*parts, strict=True))
+    return V, bias - V @ mean
+
+
+def _fit_logistic(H: Tensor, has: Tensor, weights: Tensor, log_odds: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Minimise Σ w BCE(H v + b + offset, y) + ridge / 2 ‖v‖². has, weights: [n, n_labels]."""
+    share = ((weights * has).sum(0) + 0.5) / (weights.sum(0) + 1)
+    offset = share.logit() - log_odds
+    V = torch.zeros(len(log_odds), H.shape[1], device=H.device, requires_grad=True)
+    bias = log_odds.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([V, bias], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
+
+    def evaluate() -> Tensor:
+        optimizer.zero_grad()
+        z = H @ V.T + bias + offset
+        total: Tensor = (weights * (softplus(z) - has * z)).sum() + ridge / 2 * V.square().sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    optimizer.step(evaluate)  # type: ignore[no-untyped-call]
+    return V.detach(), bias.detach()
 
 
 def _join(first: Any, second: Any) -> Any:

@@ -1,16 +1,19 @@
-"""Continue the training of APLC-XLNet on new texts. New labels join the last tail, or the head if there is no tail."""
+"""Continue the training of APLC-XLNet on new texts. New labels join the cluster of labels that are as frequent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
 from longtail.linear.quantised import QuantisedTable
+from longtail.models.aplc.network import AplcNetwork
 from longtail.models.aplc.partition import ClusterLogOdds, Partition
 from longtail.models.aplc.plan import AplcPlan
 from longtail.models.aplc.settings import AplcSettings
@@ -21,7 +24,7 @@ from longtail.nn.continuation import (
     Paces,
     divide_by_length,
     divide_randomly,
-    find_directions,
+    start_new_labels,
     train_further,
 )
 from longtail.nn.devices import find_device, torch_threads
@@ -54,7 +57,7 @@ def continue_aplc(
     head = extract_part(arrays, "head.")
     before = _find_partition(head, len(label_counts))
     new = np.setdiff1d(np.flatnonzero(label_counts), before.order).astype(np.int32)
-    partition = before.add_labels(new)
+    partition = before.add_labels(new, label_counts)
     log_odds = _estimate_log_odds(partition, label_counts, n_samples) if settings.bias else None
     plan = replace(plan, hidden=len(arrays["hidden"]))  # that of paper=True depends on the number of samples
     training = AplcTraining(encoder, partition, samples.X, samples.Y, settings, plan, log_odds)
@@ -67,7 +70,7 @@ def continue_aplc(
     with torch_threads(training.n_threads):
         texts = training.prepare(samples.X)
         if len(new):
-            _start_new_labels(training, texts.encode, new, before)
+            _start_in_clusters(training, samples, texts.encode, new, log_odds)
 
         def partial_loss(rows: Longs) -> Tensor:
             H = net.embed(texts.encode(rows))
@@ -105,18 +108,34 @@ def _estimate_log_odds(partition: Partition, label_counts: Ints, n_samples: int)
     return ClusterLogOdds.from_counts(counts, n_in)
 
 
-@torch.no_grad()
-def _start_new_labels(training: AplcTraining, encode: Callable[[Longs], Tensor], new: Ints, before: Partition) -> None:
-    """Start the vectors of new labels as ``start_at_centroids`` does, with the mean length of those in their cluster."""
+def _start_in_clusters(
+    training: AplcTraining,
+    samples: NewSamples,
+    encode: Callable[[Longs], Tensor],
+    new: Ints,
+    log_odds: ClusterLogOdds | None,
+) -> None:
+    """Start the vectors of new labels; without biases with the mean length of the others of their cluster."""
     net, partition, Y = training.net, training.partition, training.Y
-    project, V, bias = net.head.get_layers()[-1]
-    first = int(partition.ends[-2]) if partition.n_tails else 0
-    rows = np.arange(Y.shape[0])
-    if partition.n_tails:  # the texts of the tail
-        rows = np.flatnonzero(np.diff(Y[:, partition.order[first:]].indptr))
-    directions, mean = find_directions(lambda some: project(net.embed(encode(some))), rows, Y[:, new])
-    places = torch.from_numpy(partition.place[new] - first).to(V.device)
-    present = torch.from_numpy(partition.place[before.order[first:]] - first).to(V.device)
-    V[places] = directions * V[present].norm(dim=1).mean()
-    if training.settings.bias:
-        bias[places] -= V[places] @ mean
+    starts = [0, *partition.ends]
+    for t, (project, V, bias) in enumerate(net.head.get_layers()):
+        cluster = partition.order[starts[t] : starts[t + 1]]
+        mine = np.intersect1d(cluster, new)
+        rows = np.flatnonzero(np.diff(Y[:, cluster].indptr)) if t else np.arange(Y.shape[0])  # texts of the cluster
+        if not len(mine) or not len(rows):
+            continue
+        inside = partition.place[mine] - starts[t]
+        at = torch.from_numpy(inside).to(V.device)
+        embed = partial(_embed, net, project, encode)
+        if log_odds is None:
+            vectors, _ = start_new_labels(samples, rows, embed, mine, np.zeros(len(mine), np.float32))
+            others = torch.from_numpy(np.flatnonzero(~np.isin(cluster, mine))).to(V.device)
+            V.data[at] = normalize(vectors, dim=1) * V.data[others].norm(dim=1).mean()
+        else:
+            V.data[at], bias.data[at] = start_new_labels(samples, rows, embed, mine, log_odds.labels[t][inside])
+
+
+def _embed(net: AplcNetwork, project: torch.nn.Module, encode: Callable[[Longs], Tensor], rows: Longs) -> Tensor:
+    """The input of the label vectors of a cluster [n, width]."""
+    out: Tensor = project(net.embed(encode(rows)))
+    return out

@@ -117,7 +117,7 @@ class Aplc(AplcSettings, Model):
             found = "with the new samples, the length of the texts that aplc reads is another one than it was trained with"
             raise LongtailError(found, hint="Train it again on all samples, or with max_length set")
         replayed = None if old is None else (self.tokens.transform(old[0]), old[1])
-        samples = NewSamples.collect(self.tokens.transform(X), Y, known, replayed, PACES)
+        samples = NewSamples.collect(self.tokens.transform(X), Y, known, replayed, self.n_samples, PACES)
         arrays, new = continue_aplc(samples, self.arrays, counts, n_samples, self, plan, progress)
         self._set_arrays(compress_network(arrays, self.encoder))
         return f"the network was trained further; {len(new):,} labels were added"

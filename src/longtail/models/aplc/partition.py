@@ -54,15 +54,21 @@ class Partition:
         place[self.order] = np.arange(len(self.order))
         return place
 
-    def add_labels(self, labels: Ints) -> Partition:
-        """The partition with further labels in its last cluster.
+    def add_labels(self, labels: Ints, label_counts: Ints) -> Partition:
+        """The partition with further labels: each in the first cluster that has a label with as few samples, or in the last.
 
-        >>> partition_by_shares([3, 0, 9, 1, 5], [0.5, 0.5]).add_labels(np.array([1], np.int32)).order.tolist()
-        [2, 4, 0, 1, 3]
+        :param label_counts: [n_labels] Samples of each label.
+
+        >>> partition = partition_by_shares([3, 0, 9, 1, 5], [0.5, 0.5])
+        >>> partition.add_labels(np.array([1], np.int32), np.array([3, 6, 9, 1, 5])).order.tolist()
+        [1, 2, 4, 0, 3]
         """
-        first = int(self.ends[-2]) if self.n_tails else 0
-        order = np.concatenate([self.order[:first], np.sort(np.append(self.order[first:], labels))])
-        return Partition(order.astype(np.int32), np.append(self.ends[:-1], len(order)), self.n_labels)
+        clusters = np.split(self.order, self.ends[:-1])
+        fewest = np.array([label_counts[cluster].min() for cluster in clusters[:-1]])
+        place = [int(np.append(np.flatnonzero(label_counts[label] >= fewest), len(fewest))[0]) for label in labels]
+        clusters = [np.sort(np.append(cluster, labels[np.array(place) == t])) for t, cluster in enumerate(clusters)]
+        ends = np.cumsum([len(cluster) for cluster in clusters])
+        return Partition(np.concatenate(clusters).astype(np.int32), ends, self.n_labels)
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class LightAttention(LightAttentionSettings, Model):
         counts = self.count_labels(Y)
         texts = [*X, *([] if old is None else old[0])]
         replayed = None if old is None else (self.vocabulary.transform(old[0]), old[1])
-        samples = NewSamples.collect(self.vocabulary.transform(X), Y, known, replayed, PACES)
+        samples = NewSamples.collect(self.vocabulary.transform(X), Y, known, replayed, self.n_samples, PACES)
         tfidf, pairs = self.vocabulary.tfidf.transform(texts), zip(self.trees, self._states, strict=True)
         done = [continue_tree(samples, tfidf, *pair, counts, self, self._plan(), progress) for pair in pairs]
         self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]

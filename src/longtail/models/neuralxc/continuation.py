@@ -16,7 +16,7 @@ from longtail.kernels import Floats, Ints, Longs
 from longtail.models.neuralxc.network import NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.models.neuralxc.training import NeuralXCTraining
-from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, find_directions, train_further
+from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, start_new_labels, train_further
 from longtail.nn.devices import torch_threads
 from longtail.nn.losses import known_loss
 from longtail.progress import Progress
@@ -44,7 +44,10 @@ def continue_neuralxc(
     net = training.net
     net.load(weights)
     if len(new):
-        _start_new_labels(training, new, log_odds)
+        last, rows = net.label_decoder, np.arange(samples.Y.shape[0])
+        V, bias = start_new_labels(samples, rows, lambda some: net.embed(samples.X[some]), new, log_odds)
+        at = torch.from_numpy(new).long().to(last.bias.device)
+        last.output_layer.data[at], last.bias.data[at] = V, bias
 
     def partial_loss(rows: Longs) -> Tensor:
         H, last = net.embed(samples.X[rows]), net.label_decoder
@@ -69,18 +72,3 @@ def _find_widths(weights: NeuralXCWeights) -> dict[str, tuple[int, ...]]:
         "regressor_widths": tuple(between[:-1]),
         "label_encoder_widths": tuple([between[-1], *(W.shape[1] for W in weights.label_decoder.weights)][::-1]),
     }
-
-
-@torch.no_grad()
-def _start_new_labels(training: NeuralXCTraining, new: Ints, log_odds: Floats) -> None:
-    """Start the vectors of new labels at their centroids, with the mean length of the others.
-
-    The mean sample starts with the log-odds of the label.
-    """
-    last, X, Y = training.net.label_decoder, training.X, training.Y
-    rows, at = np.arange(Y.shape[0]), torch.from_numpy(new).long().to(last.bias.device)
-    V = last.output_layer.data
-    norms = V.norm(dim=1)
-    directions, mean = find_directions(lambda some: training.net.embed(X[some]), rows, Y[:, new])
-    V[at] = directions * norms[norms > 0].mean()
-    last.bias[at] = torch.from_numpy(log_odds).to(mean.device) - V[at] @ mean

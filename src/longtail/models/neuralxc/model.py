@@ -128,6 +128,7 @@ class NeuralXC(NeuralXCSettings, Model):
             sp.csr_array(Y[:, seen]),
             None if known is None else sp.csr_array(known[:, seen]),
             None if old is None else (old[0], sp.csr_array(old[1][:, seen])),
+            self.n_samples,
             PACES,
         )
         log_odds = compute_log_odds(counts[seen[new]], n_samples)

@@ -30,7 +30,7 @@ from longtail.nn.continuation import (
     Paces,
     divide_by_length,
     divide_randomly,
-    find_directions,
+    start_new_labels,
     train_further,
 )
 from longtail.nn.devices import find_device, torch_threads
@@ -133,7 +133,7 @@ def continue_tree(
             return export_network(net)
         prior = _extend_prior(arrays["prior"], before.trie, codes, n_samples)
         branches = replace(BranchTargets.build(codes.trie, samples.Y), prior=prior)
-        _start_new_symbols(net, samples, branches, before.trie)
+        _start_new_symbols(net, samples, branches, before.trie, codes)
 
         def partial_loss(rows: Longs) -> Tensor:
             H = net.embed(samples.X[rows])
@@ -214,19 +214,18 @@ def _extend_prior(prior: Floats, before: CodeTrie, codes: Codebook, n_samples: i
     return out
 
 
-@torch.no_grad()
-def _start_new_symbols(net: SetNetwork, samples: NewSamples, branches: BranchTargets, before: CodeTrie) -> None:
-    """Start the vectors of new first symbols at the centroids of their texts, with the mean length of the others.
-
-    The mean text starts with the log-odds of the label.
-    """
+def _start_new_symbols(
+    net: SetNetwork, samples: NewSamples, branches: BranchTargets, before: CodeTrie, codes: Codebook
+) -> None:
+    """Start the vectors of new first symbols. Their biases are part of the prior."""
     trie = branches.trie
     new = np.setdiff1d(np.arange(1, trie.level_start[2]), map_nodes(before, trie))  # nodes
     if not len(new):
         return
+    labels = np.setdiff1d(trie.label, before.label)
+    labels = labels[np.argsort(codes.symbols[labels, 0])]  # in the order of the nodes
     rows = np.arange(samples.Y.shape[0])
-    directions, mean = find_directions(lambda some: net.embed(samples.X[some]), rows, branches.paths[0][:, new - 1] > 0)
-    V, used = net.output_layers[0].weight, torch.from_numpy(before.symbol[1 : before.level_start[2]]).long()
-    vectors = directions * V[used.to(V.device)].norm(dim=1).mean()
+    vectors, bias = start_new_labels(samples, rows, lambda some: net.embed(samples.X[some]), labels, branches.prior[new])
+    V = net.output_layers[0].weight.data
     V[torch.from_numpy(trie.symbol[new]).long().to(V.device)] = vectors
-    branches.prior[new] -= (vectors @ mean).cpu().numpy()
+    branches.prior[new] = bias.cpu().numpy()

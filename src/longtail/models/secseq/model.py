@@ -150,7 +150,7 @@ class SecSeq(SecSeqSettings, Model):
         else:
             similar = self._find_similar(texts, Y)
             forest = [add_codes(codes, counts, similar) for codes in self.forest]
-        samples, n_samples = NewSamples.collect(texts, Y, known, replayed, PACES), self.n_samples + len(X)
+        samples, n_samples = NewSamples.collect(texts, Y, known, replayed, self.n_samples, PACES), self.n_samples + len(X)
         trees = [
             continue_tree(samples, arrays, before, codes, n_samples, self._tree_settings(m), plan, progress)
             for m, (arrays, before, codes) in enumerate(zip(self.tree_arrays, self.forest, forest, strict=True))
