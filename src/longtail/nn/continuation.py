@@ -27,7 +27,7 @@ Divide = Callable[[Longs, np.random.Generator], list[Longs]]  # divides rows int
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to average them
 _LABELS_PER_BLOCK = 256  # new labels that are started at a time
 _MAX_START_SAMPLES = 20_000  # from which new labels are started
-_RIDGE, _ITERATIONS = 0.03, 50  # of their logistic regression
+_RIDGE, _ITERATIONS = 0.01, 30  # of their logistic regression
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class Pace:
 
 @dataclass(frozen=True)
 class Paces:
-    """The pace of updates with and without old samples."""
+    """The pace of updates with old samples, without them, and from feedback alone, which moves few labels."""
 
     replay: Pace
     alone: Pace
+    feedback: Pace = Pace(epochs=6, rate=0.5)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class NewSamples:
         n_new = Y.shape[0] - (0 if old is None else old[1].shape[0])
         is_full = ~is_partial & (np.diff(Y.indptr) > 0)
         full, replayed = np.flatnonzero(is_full[:n_new]), n_new + np.flatnonzero(is_full[n_new:])
-        pace = paces.replay if len(replayed) else paces.alone
+        pace = paces.replay if len(replayed) else paces.alone if len(full) else paces.feedback
         return cls(X, Y, known, full, np.flatnonzero(is_partial), replayed, n_before, pace)
 
     def batches(self, rng: np.random.Generator, divide: Divide) -> list[Longs]:

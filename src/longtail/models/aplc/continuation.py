@@ -34,7 +34,7 @@ from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State, extract_part
 
-PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
+PACES = Paces(replay=Pace(epochs=3, rate=0.2, new_share=0.5), alone=Pace(epochs=2, rate=0.03))
 
 
 def continue_aplc(

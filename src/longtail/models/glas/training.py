@@ -33,7 +33,8 @@ _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagr
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to initialise label vectors
 _MIN_PROBABILITY = 1e-9  # of drawing a label, so that its logarithm is finite
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
-PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))  # of updates
+_ALONE = Pace(epochs=3, rate=0.1)
+PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=_ALONE, feedback=_ALONE)  # of updates
 
 
 class GlasTraining:

@@ -21,7 +21,7 @@ from longtail.nn.devices import torch_threads
 from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 
-PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
+PACES = Paces(replay=Pace(epochs=4, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
 
 
 def continue_neuralxc(

@@ -40,7 +40,7 @@ from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State, extract_part
 
-PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
+PACES = Paces(replay=Pace(epochs=2, rate=0.5, new_share=0.5), alone=Pace(epochs=2, rate=0.1))
 
 
 def add_first_symbols(codes: Codebook, counts: Ints) -> Codebook:
