@@ -168,7 +168,7 @@ def test_no_preset_has_a_setting_without_effect(preset: str) -> None:
 
 
 def test_the_three_parts_have_separate_learning_rates() -> None:
-    net, settings, plan = make_network("transformer", rate=1.0, hidden_rate=2.0, head_rate=3.0)
+    net, _, plan = make_network("transformer", rate=1.0, hidden_rate=2.0, head_rate=3.0)
     groups = make_optimizer(net, plan).param_groups
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}
     for part, rate in ((net.encoder, 1.0), (net.hidden, 2.0), (net.head, 3.0)):
@@ -177,7 +177,7 @@ def test_the_three_parts_have_separate_learning_rates() -> None:
 
 
 def test_layers_are_unfrozen_from_the_last_to_the_token_vectors() -> None:
-    net, settings, plan = make_network("transformer", unfreeze=True)
+    net, _, plan = make_network("transformer", unfreeze=True)
     optimizer = make_optimizer(net, plan, unfreeze=True)
 
     def trained(epoch: int) -> set[str]:

@@ -128,8 +128,14 @@ class NewSamples:
         """The plan of the loop."""
         epochs = [self.batches(np.random.default_rng([settings.seed, epoch]), divide) for epoch in range(self.pace.epochs)]
         steps = max(len(batches) for batches in epochs)
-        same = {"seed": settings.seed, "clip": settings.clip, "mixed_precision": settings.mixed_precision}
-        return LoopPlan(self.pace.epochs, steps, schedule="linear", **same)
+        return LoopPlan(
+            self.pace.epochs,
+            steps,
+            schedule="linear",
+            seed=settings.seed,
+            clip=settings.clip,
+            mixed_precision=settings.mixed_precision,
+        )
 
 
 def train_further(
@@ -192,7 +198,8 @@ def start_new_labels(
     for start in range(0, len(labels), _LABELS_PER_BLOCK):
         block = slice(start, start + _LABELS_PER_BLOCK)
         has, weights = samples.weigh(rows, labels[block])
-        parts.append(_fit_logistic(H, *(torch.from_numpy(part).to(H.device) for part in (has, weights, log_odds[block])), ridge))
+        targets, weighed, prior = (torch.from_numpy(part).to(H.device) for part in (has, weights, log_odds[block]))
+        parts.append(_fit_logistic(H, targets, weighed, prior, ridge))
     V, bias = (torch.cat(part) for part in zip(*parts, strict=True))
     return V, bias - V @ mean
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
-from longtail.linear.quantised import QuantisedTable
 from longtail.models.aplc.network import AplcNetwork
 from longtail.models.aplc.partition import ClusterLogOdds, Partition
 from longtail.models.aplc.plan import AplcPlan
@@ -28,8 +27,8 @@ from longtail.nn.continuation import (
     train_further,
 )
 from longtail.nn.devices import find_device, torch_threads
-from longtail.nn.encoder_factory import encoder_from_arrays
-from longtail.nn.encoders import BagEncoder, TextEncoder
+from longtail.nn.encoder_factory import restore_encoder
+from longtail.nn.encoders import BagEncoder
 from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State, extract_part
@@ -54,6 +53,8 @@ def continue_aplc(
     """
     torch.manual_seed(settings.seed)
     encoder = restore_encoder(arrays).to(find_device(settings.device))
+    if isinstance(encoder, BagEncoder):
+        encoder.idf = arrays.get("idf")
     head = extract_part(arrays, "head.")
     before = _find_partition(head, len(label_counts))
     new = np.setdiff1d(np.flatnonzero(label_counts), before.order).astype(np.int32)
@@ -82,18 +83,6 @@ def continue_aplc(
         losses = training.make_loss(texts), partial_loss
         train_further(net, samples, divide, losses, make_optimizer(net, training.plan), settings, progress)
     return training.collect_arrays(), new
-
-
-def restore_encoder(arrays: State) -> TextEncoder:
-    """The text encoder from the arrays of a fitted model."""
-    if "bag.values" not in arrays:
-        saved = extract_part(arrays, "encoder.")
-        return encoder_from_arrays({n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in saved.items()})
-    table = QuantisedTable(arrays["bag.values"], arrays["bag.scale"])
-    bag = BagEncoder(*table.values.shape)
-    bag.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(len(table.scale), dtype=np.int32))))
-    bag.idf = arrays.get("idf")
-    return bag.eval()
 
 
 def _find_partition(head: State, n_labels: int) -> Partition:

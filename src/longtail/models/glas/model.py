@@ -124,7 +124,9 @@ class Glas(GlasSettings, Model):
         new = np.setdiff1d(Y.indices, self.seen).astype(np.int32)
         E = self.E.dequantise(np.arange(X.shape[1], dtype=np.int32))
         weights = GlasWeights(E, self.shift, self.W2, V, bias)
-        weights = continue_glas(NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress)
+        weights = continue_glas(
+            NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress
+        )
         self._set_weights(weights, counts, X)
         return f"the network was trained further; {len(new):,} labels were added"
 

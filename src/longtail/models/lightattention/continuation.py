@@ -10,7 +10,7 @@ from torch import Tensor
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
 from longtail.labelspace.tree import INNER_NODE, LabelTree
-from longtail.models.lightattention.levels import build_levels, make_targets
+from longtail.models.lightattention.levels import NO_NODE, build_levels, make_targets
 from longtail.models.lightattention.network import LabelAttention, LevelNetwork
 from longtail.models.lightattention.search import (
     MAX_SCORES_PER_BATCH,
@@ -35,7 +35,7 @@ from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State
 
-PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=3, rate=0.1))
+PACES = Paces(replay=Pace(epochs=3, rate=0.5, new_share=0.5), alone=Pace(epochs=2, rate=0.1))
 
 
 def continue_tree(
@@ -63,7 +63,9 @@ def continue_tree(
         grown = tree.add_leaves(parents, new)
         targets = make_targets(grown, samples.Y)
         leaves = grown.label[grown.label != INNER_NODE]
-        networks = _add_nodes(networks, grown, np.flatnonzero(np.isin(leaves, new)), targets[-1], tfidf, label_counts[leaves])
+        networks = _add_nodes(
+            networks, grown, np.flatnonzero(np.isin(leaves, new)), targets[-1], tfidf, label_counts[leaves]
+        )
         for network in networks:
             encoder = network.encoder
             encoder.embedding_dropout, encoder.dropout = settings.embedding_dropout, settings.dropout
@@ -127,20 +129,18 @@ class _Continuation:
 
 
 def list_paths(tree: LabelTree, n_labels: int) -> list[Longs]:
-    """For each level, the node at or above each label, counted within the level [n_labels]; −1 for labels not in the tree."""
+    """For each level, its node at or above each label [n_labels]; NO_NODE for labels not in the tree."""
     leaves = np.flatnonzero(tree.label != INNER_NODE)
     nodes, out = leaves.astype(np.int64), []
     for depth in range(int(tree.depth.max()), 0, -1):
-        path = np.full(n_labels, -1, np.int64)
+        path = np.full(n_labels, NO_NODE, np.int64)
         path[tree.label[leaves]] = nodes - int(np.searchsorted(tree.depth, depth))
         out.append(path)
         nodes = tree.parent[nodes].astype(np.int64)
     return out[::-1]
 
 
-def _find_clusters(
-    networks: list[LevelNetwork], tree: LabelTree, samples: NewSamples, new: Ints, beam: int
-) -> Longs:
+def _find_clusters(networks: list[LevelNetwork], tree: LabelTree, samples: NewSamples, new: Ints, beam: int) -> Longs:
     """The cluster that the texts of each new label reach with the highest probability, as a node of the tree [len(new)]."""
     if len(networks) == 1:
         return np.zeros(len(new), np.int64)
@@ -193,7 +193,9 @@ def _add_nodes(
     if encoder.skip_connection:
         centres, d = average_words(encoder, targets, tfidf)[0][new], encoder.embedding.weight.shape[1]
         norm = float(attention.query.weight[:, -d:].norm(dim=1).mean())
-        weights["query.weight"][torch.from_numpy(new), -d:] = torch.from_numpy(centres * norm).to(attention.query.weight.device)
+        weights["query.weight"][torch.from_numpy(new), -d:] = torch.from_numpy(centres * norm).to(
+            attention.query.weight.device
+        )
     if attention.label_output is not None:
         rarer = np.log(counts[new]) - np.log(np.maximum(counts[present], 1)).mean()
         weights["label_output.weight"][torch.from_numpy(new), -1] += torch.from_numpy(rarer.astype(np.float32))

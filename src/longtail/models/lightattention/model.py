@@ -139,7 +139,7 @@ class LightAttention(LightAttentionSettings, Model):
         self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]
         self._loaded = None
         n_new = int(np.count_nonzero(counts)) - self.n_seen
-        return f"the networks of {len(self.trees)} tree{'s' * (len(self.trees) != 1)} were trained further; {n_new:,} labels were added"
+        return f"the networks of all levels were trained further; {n_new:,} labels were added"
 
     def _grow_trees(
         self, tfidf: sp.csr_array, Y: sp.csr_array, plan: LightAttentionPlan, progress: Progress

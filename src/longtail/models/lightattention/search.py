@@ -120,10 +120,7 @@ def score_paths(
             nodes, columns = np.unique(path[chosen[at.cpu().numpy()]], return_inverse=True)
             logits = network.attention(H, mask, nodes)[rows[at], to_tensor(columns, rows.device)]
         certain = to_tensor(network.level.is_only_child[nodes[columns]], rows.device)
-        if total is None:  # nodes of the first level are never certain
-            total = logits
-        else:
-            total = torch.where(certain, total, chain_logits(total, logits))
+        total = logits if total is None else torch.where(certain, total, chain_logits(total, logits))
     assert total is not None
     return z.index_put((at,), total)
 

@@ -39,7 +39,7 @@ def continue_neuralxc(
     :param new: The new labels.
     :param log_odds: Their log-odds [len(new)].
     """
-    plan = replace(plan, **_find_widths(weights), label_init="random", label_encoder_in_loss=False)
+    plan = _keep_widths(replace(plan, label_init="random", label_encoder_in_loss=False), weights)
     training = NeuralXCTraining(samples.X, samples.Y, settings, plan)
     net = training.net
     net.load(weights)
@@ -64,11 +64,12 @@ def continue_neuralxc(
     return net.export(plan.output_activation)
 
 
-def _find_widths(weights: NeuralXCWeights) -> dict[str, tuple[int, ...]]:
-    """The widths of the networks. In a plan, those of the paper depend on the number of labels."""
+def _keep_widths(plan: NeuralXCPlan, weights: NeuralXCWeights) -> NeuralXCPlan:
+    """The plan with the widths that the networks have: the paper's depend on the number of labels."""
     between = [W.shape[1] for W in weights.regressor.weights]
-    return {
-        "encoder_widths": tuple(W.shape[1] for W in weights.autoencoder.encoder.weights),
-        "regressor_widths": tuple(between[:-1]),
-        "label_encoder_widths": tuple([between[-1], *(W.shape[1] for W in weights.label_decoder.weights)][::-1]),
-    }
+    return replace(
+        plan,
+        encoder_widths=tuple(W.shape[1] for W in weights.autoencoder.encoder.weights),
+        regressor_widths=tuple(between[:-1]),
+        label_encoder_widths=tuple([between[-1], *(W.shape[1] for W in weights.label_decoder.weights)][::-1]),
+    )

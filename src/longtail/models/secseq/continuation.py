@@ -34,8 +34,8 @@ from longtail.nn.continuation import (
     train_further,
 )
 from longtail.nn.devices import find_device, torch_threads
-from longtail.nn.encoder_factory import encoder_from_arrays
-from longtail.nn.encoders import BagEncoder, TextEncoder
+from longtail.nn.encoder_factory import restore_encoder
+from longtail.nn.encoders import BagEncoder
 from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State, extract_part
@@ -115,7 +115,7 @@ def continue_tree(
     :param n_samples: Number of texts, with the new ones.
     """
     torch.manual_seed(settings.seed)
-    encoder = restore_encoder(arrays, settings)
+    encoder = restore_words(arrays, settings) if "words.bias" in arrays else restore_encoder(arrays)
     net = make_network(settings, encoder, codes).to(find_device(settings.device))
     if isinstance(net, SetNetwork):
         _load_set_head(net, arrays, before.trie, codes)
@@ -137,7 +137,9 @@ def continue_tree(
 
         def partial_loss(rows: Longs) -> Tensor:
             H = net.embed(samples.X[rows])
-            return known_loss(lambda row, label: branches.score_labels(net, H, row, label), *samples.get_known(rows), H.device)
+            return known_loss(
+                lambda row, label: branches.score_labels(net, H, row, label), *samples.get_known(rows), H.device
+            )
 
         losses = (lambda rows: branches.loss(net, samples.X[rows], rows), partial_loss)
         train_further(net, samples, divide, losses, optimizer, settings, progress)
@@ -148,18 +150,13 @@ def _refuse_partial(rows: Longs) -> Tensor:
     raise AssertionError("sequences are not trained on partly labelled texts")
 
 
-def restore_encoder(arrays: State, settings: SecSeqSettings) -> WordsEncoder | TextEncoder:
-    """The encoder from the arrays of a fitted model."""
-    if "bag.values" not in arrays:
-        saved = extract_part(arrays, "encoder.")
-        return encoder_from_arrays({n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in saved.items()})
+def restore_words(arrays: State, settings: SecSeqSettings) -> WordsEncoder:
+    """The encoder of TF-IDF vectors from the arrays of a fitted model."""
     table = QuantisedTable(arrays["bag.values"], arrays["bag.scale"])
-    if "words.bias" in arrays:
-        encoder: WordsEncoder | BagEncoder = WordsEncoder(*table.values.shape, settings.keep_prob)
-        encoder.bias.data.copy_(torch.from_numpy(arrays["words.bias"]))
-    else:
-        encoder = BagEncoder(*table.values.shape)
-    encoder.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(len(table.scale), dtype=np.int32))))
+    n_words, width = table.values.shape
+    encoder = WordsEncoder(n_words, width, settings.keep_prob)
+    encoder.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(n_words, dtype=np.int32))))
+    encoder.bias.data.copy_(torch.from_numpy(arrays["words.bias"]))
     return encoder
 
 
@@ -169,7 +166,9 @@ def _load_set_head(net: SetNetwork, arrays: State, before: CodeTrie, codes: Code
     if "node_vectors.weight" in head:
         start, vectors = int(before.level_start[2]), head["node_vectors.weight"]
         nodes = map_nodes(before, codes.trie)[start:] - int(codes.trie.level_start[2])
-        head["node_vectors.weight"] = np.zeros((len(codes.trie.symbol) - codes.trie.level_start[2], vectors.shape[1]), np.float32)
+        head["node_vectors.weight"] = np.zeros(
+            (len(codes.trie.symbol) - codes.trie.level_start[2], vectors.shape[1]), np.float32
+        )
         head["node_vectors.weight"][nodes] = vectors
     for name in (name for name in head if name.startswith(("output_layers.", "prefix_embeddings."))):
         axis = int(name.startswith("prefix_embeddings."))  # of the symbols
@@ -226,6 +225,8 @@ def _start_new_symbols(
     labels = labels[np.argsort(codes.symbols[labels, 0])]  # in the order of the nodes
     rows = np.arange(samples.Y.shape[0])
     vectors, bias = start_new_labels(samples, rows, lambda some: net.embed(samples.X[some]), labels, branches.prior[new])
-    V = net.output_layers[0].weight.data
+    layer = net.output_layers[0]
+    assert isinstance(layer, torch.nn.Linear)
+    V = layer.weight.data
     V[torch.from_numpy(trie.symbol[new]).long().to(V.device)] = vectors
     branches.prior[new] = bias.cpu().numpy()

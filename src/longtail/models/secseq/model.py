@@ -136,7 +136,9 @@ class SecSeq(SecSeqSettings, Model):
         from longtail.nn.continuation import NewSamples
 
         if self.target == "sequence" and known is not None and known.nnz:
-            found = "secseq with target=sequence cannot learn from feedback on some labels of a text, only from all its labels"
+            found = (
+                "secseq with target=sequence cannot learn from feedback on some labels of a text, only from all its labels"
+            )
             raise LongtailError(found, hint="Add texts with all their labels as new samples, or train with target=set")
         counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
         texts = self.features.transform(self._mask_digits(X))
@@ -157,7 +159,7 @@ class SecSeq(SecSeqSettings, Model):
         ]
         self.forest = forest
         self._set_trees([compress_arrays(arrays, self) for arrays in trees])
-        return f"the networks of {len(trees)} tree{'s' * (len(trees) != 1)} were trained further; {n_new:,} labels were added"
+        return f"the networks of all codes were trained further; {n_new:,} labels were added"
 
     def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
         """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""
