@@ -3,7 +3,8 @@
 Two cases: ``random``, new samples drawn at random; ``new labels``, all samples of some labels that are not frequent. Each
 model is updated without old samples, and with a replay of a fifth of them. Evaluated on test data; for new labels separately
 on the samples that have one and on the others. One thread, seed 0; CPU seconds include the features. ``--json FILE`` is
-written after each method and resumed from; ``--draw`` draws docs/updating.svg from it.
+written after each method and resumed from; ``--draw`` draws docs/updating.svg from it. ``--held-out`` evaluates on training
+samples that are held out, to choose the pace of updates without test data.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ from draw import BLUE, GREY, RED, draw_line, draw_text, make_svg
 if TYPE_CHECKING:
     from longtail import Dataset, Tagger
 
-SIZES = {"reuters21578-modapte": None, "debian-debtags": None, "delicious": None, "gutenberg-lcsh": 20_000}  # None: all
-METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "aplc")
+SIZES = {  # training samples; None: all
+    **{"reuters21578-modapte": None, "debian-debtags": None, "delicious": None, "gutenberg-lcsh": 20_000},
+    **{"bibtex": None, "manpages-seealso": 20_000},
+}
+METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "neuralxc", "aplc", "lightattention", "secseq")
+VECTOR_METHODS = ("ovr", "plt", "hierarchicalxc", "glas", "neuralxc")  # read feature vectors
+VECTOR_CORPORA = ("delicious", "bibtex")  # have no texts
 CASES = ("random", "new labels")
 NEW_SHARE, REPLAY = 0.05, 0.2
+HELD_OUT, MAX_HELD_OUT = 0.2, 2000  # share of the training samples, and samples
 MAX_FREQUENCY = 0.01  # share of the samples that a new label has at most
 _TOP, _ROW, _LEFT, _WIDTH, _GAP = 44, 18, 170, 250, 70  # of the picture, in pixels
 _LEGEND = {"before": GREY, "updated with replay (right: its cost)": BLUE, "from scratch (cost 1)": RED}
@@ -60,20 +67,29 @@ def compute_precision(tagger: Tagger, test: Dataset, new_labels: set[str]) -> Ro
     return out
 
 
-def measure(corpus: str, case: str, method: str) -> list[Row]:
+def read_data(corpus: str, size: int | None, held_out: bool) -> tuple[Dataset, Dataset]:
+    """Training samples, and the samples to evaluate on: test data, or training samples that are held out."""
+    data = read_corpus(corpus)
+    if held_out:
+        rows = np.random.default_rng(1).permutation(data.n_samples)
+        n = min(round(HELD_OUT * data.n_samples), MAX_HELD_OUT)
+        test, data = data.take(np.sort(rows[:n])), data.take(np.sort(rows[n:]))
+    else:
+        test = read_corpus(corpus, "test").align(data.labels)
+    return (data if size is None or size >= data.n_samples else data.take(draw_rows(data.n_samples, size))), test
+
+
+def measure(corpus: str, case: str, method: str, size: int | None, held_out: bool) -> list[Row]:
     """Train on the old samples and on all, and update."""
     from longtail import Tagger
 
-    data, test = read_corpus(corpus), read_corpus(corpus, "test")
-    test = test.align(data.labels)
-    size = SIZES[corpus]
-    data = data if size is None else data.take(draw_rows(data.n_samples, size))
+    data, test = read_data(corpus, size, held_out)
     old, new = split_new(data, case)
     new_labels = {data.labels.names[j] for j in np.setdiff1d(new.Y.indices, old.Y.indices)} if case != "random" else set()
     rows: list[Row] = []
 
     def add(name: str, tagger: Tagger, cpu: float) -> None:
-        row = {"corpus": corpus, "case": case, "method": method, "model": name}
+        row = {"corpus": name_data(corpus, size, held_out), "case": case, "method": method, "model": name}
         rows.append({**row, **compute_precision(tagger, test, new_labels), "CPU-s": cpu})
         print_progress(", ".join(f"{key} {value}" for key, value in rows[-1].items()))
 
@@ -88,6 +104,11 @@ def measure(corpus: str, case: str, method: str) -> list[Row]:
             twin.update(new, old=replayed, replay=REPLAY, progress=False)
         add(name, twin, watch.cpu)
     return [{**row, "cost": row["CPU-s"] / scratch.cpu} for row in rows]
+
+
+def name_data(corpus: str, size: int | None, held_out: bool) -> str:
+    """The corpus, the number of training samples if it is not all of them, and what is evaluated if it is not test data."""
+    return corpus + (f", {size:,}" if size else "") + (", held out" if held_out else "")
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
@@ -147,6 +168,8 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", choices=SIZES, help="only this one; may be repeated")
     parser.add_argument("--method", action="append", choices=METHODS, help="only this one; may be repeated")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
+    parser.add_argument("--samples", type=int, help="training samples, drawn at random; default: by corpus")
+    parser.add_argument("--held-out", action="store_true", help="evaluate on held-out training samples, not on test data")
     parser.add_argument("--draw", action="store_true", help="draw docs/updating.svg from the results in --json")
     given = parser.parse_args()
     saved = json.loads(given.json.read_text())[TITLE] if given.json and given.json.exists() else []
@@ -156,10 +179,13 @@ def main() -> None:
     ]
     done = {(row["corpus"], row["case"], row["method"]) for row in saved}
     for corpus in given.corpus or SIZES:
+        size = given.samples or SIZES[corpus]
         for method in given.method or METHODS:
+            if corpus in VECTOR_CORPORA and method not in VECTOR_METHODS:
+                continue
             for case in given.case or CASES:
-                if (corpus, case, method) not in done and not given.draw:
-                    saved += measure(corpus, case, method)
+                if (name_data(corpus, size, given.held_out), case, method) not in done and not given.draw:
+                    saved += measure(corpus, case, method, size, given.held_out)
                     if given.json:
                         given.json.write_text(json.dumps({TITLE: saved, "notes": notes}, indent=1) + "\n", encoding="utf-8")
     if given.draw:

@@ -168,8 +168,8 @@ def test_no_preset_has_a_setting_without_effect(preset: str) -> None:
 
 
 def test_the_three_parts_have_separate_learning_rates() -> None:
-    net, settings, plan = make_network("transformer", rate=1.0, hidden_rate=2.0, head_rate=3.0)
-    groups = make_optimizer(net, settings, plan).param_groups
+    net, _, plan = make_network("transformer", rate=1.0, hidden_rate=2.0, head_rate=3.0)
+    groups = make_optimizer(net, plan).param_groups
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}
     for part, rate in ((net.encoder, 1.0), (net.hidden, 2.0), (net.head, 3.0)):
         assert part is not None and {rates.pop(id(p)) for p in part.parameters()} == {rate}
@@ -177,8 +177,8 @@ def test_the_three_parts_have_separate_learning_rates() -> None:
 
 
 def test_layers_are_unfrozen_from_the_last_to_the_token_vectors() -> None:
-    net, settings, plan = make_network("transformer", unfreeze=True)
-    optimizer = make_optimizer(net, settings, plan)
+    net, _, plan = make_network("transformer", unfreeze=True)
+    optimizer = make_optimizer(net, plan, unfreeze=True)
 
     def trained(epoch: int) -> set[str]:
         loop.unfreeze_groups(optimizer, epoch)

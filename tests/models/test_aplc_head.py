@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy, layer_norm
 
 from longtail.errors import SettingError
 from longtail.models.aplc import head as aplc_head
-from longtail.models.aplc.head import AplcHead, chain_logits
+from longtail.models.aplc.head import AplcHead
 from longtail.models.aplc.partition import (
     ClusterLogOdds,
     Partition,
@@ -25,7 +25,7 @@ from longtail.models.aplc.partition import (
     partition_by_shares,
 )
 from longtail.models.aplc.search import ClusterSearch
-from longtail.nn.losses import iterate_blocks, list_positives
+from longtail.nn.losses import chain_logits, iterate_blocks, list_positives
 
 COUNTS = [2, 9, 0, 3, 3, 8, 1, 1, 1, 5]  # head 1, 5, 9; tails 0, 3, 4 and 6, 7, 8; label 2 has no sample
 D = 16

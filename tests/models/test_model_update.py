@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from longtail.data.holdout import take_samples
 from longtail.errors import DataError, LongtailError
 from longtail.model import Model
 from longtail.models.aplc.model import Aplc
 from longtail.models.blend.model import Blend
 from longtail.models.glas.model import Glas
 from longtail.models.hierarchicalxc.model import HierarchicalXC
+from longtail.models.lightattention.model import LightAttention
+from longtail.models.neuralxc.model import NeuralXC
 from longtail.models.ovr import OneVsRest
 from longtail.models.plt.model import LabelTrees
 from longtail.models.popularity import Popularity
-from longtail.progress import Progress
+from longtail.models.secseq.model import SecSeq
+from longtail.progress import SILENT, Progress
 
 N_LABELS = 12
-MODELS = {
+NETWORKS = (Glas, NeuralXC, Aplc, LightAttention, SecSeq)
+NETWORK = {"holdout": 0.0, "threads": 1, "device": "cpu"}
+MODELS: dict[str, Any] = {
     "ovr": lambda: OneVsRest(C=1.0, threads=1),
     "ovr-logistic": lambda: OneVsRest(C=30.0, loss="logistic", threads=1),
     "plt": lambda: LabelTrees(C=1.0, fanout=4, n_trees=2, threads=1),
     "plt-parabel": lambda: LabelTrees(C=1.0, tree="balanced", fanout=2, max_leaf=3, n_trees=1, threads=1),
     "plt-logistic": lambda: LabelTrees(C=30.0, loss="logistic", fanout=4, n_trees=1, threads=1),
     "hierarchicalxc": lambda: HierarchicalXC(C=1.0, fanout=4, threads=1),
-    "glas": lambda: Glas(dim=32, epochs=15, holdout=0.0, threads=1, device="cpu"),
-    "glas-softmax": lambda: Glas(dim=32, loss="softmax", epochs=15, holdout=0.0, threads=1, device="cpu"),
     "hierarchicalxc-code": lambda: HierarchicalXC(C=1.0, code=16, threads=1),
+    "glas": lambda: Glas(dim=32, epochs=15, **NETWORK),
+    "glas-softmax": lambda: Glas(dim=32, loss="softmax", epochs=15, **NETWORK),
+    "neuralxc": lambda: NeuralXC(epochs=15, label_rate=0.005, batch=16, **NETWORK),
+    "neuralxc-centroids": lambda: NeuralXC(epochs=10, label_init="centroids", batch=16, **NETWORK),
+    "aplc": lambda: Aplc(width=64, hidden=64, **NETWORK),
+    "aplc-without-tails": lambda: Aplc(width=64, hidden=64, n_clusters=1, **NETWORK),
+    "lightattention": lambda: LightAttention(word_dim=32, hidden=8, epochs=10, rate=0.01, **NETWORK),
+    "lightattention-tree": lambda: LightAttention(
+        word_dim=32, hidden=8, epochs=10, rate=0.01, negatives="dynamic", max_leaf=4, **NETWORK
+    ),
+    "secseq": lambda: SecSeq(width=64, n_trees=2, **NETWORK),
+    "secseq-deep": lambda: SecSeq(width=64, n_trees=1, n_symbols=4, depth=2, **NETWORK),
 }
 
 
@@ -47,20 +65,38 @@ def draw(n_samples: int, seed: int, n_labels: int = N_LABELS) -> tuple[sp.csr_ar
     return sp.csr_array(full), sp.csr_array(Y)
 
 
-def precision(model: Model, X: sp.csr_array, Y: sp.csr_array) -> float:
+def draw_for(model: Model, n_samples: int, seed: int, n_labels: int = N_LABELS) -> tuple[Any, sp.csr_array]:
+    """The same; as texts for methods that read texts. A feature is a word; words of new labels occur in old texts, too."""
+    X, Y = draw(n_samples, seed, n_labels)
+    if model.input != "texts":
+        return X, Y
+    other = np.random.default_rng(seed).random((n_samples, 64)) < 0.04
+    other[:, : 3 * N_LABELS] = False
+    words = X.toarray() + other > 0
+    return [" ".join(f"word{chr(97 + j // 8)}{chr(97 + j % 8)}" for j in np.flatnonzero(row)) for row in words], Y
+
+
+def precision(model: Model, X: Any, Y: sp.csr_array) -> float:
     best = model.topk(X, 1).ids[:, 0]
-    return 100 * float(np.mean([Y[[i]].toarray()[0, j] for i, j in enumerate(best)]))
+    wide = sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], model.n_labels)).toarray()
+    return 100 * float(wide[np.arange(len(best)), best].mean())
+
+
+@cache
+def fit_once(name: str) -> Model:
+    model: Model = MODELS[name]()
+    return model.fit(*draw_for(model, 300, 0))
 
 
 @pytest.fixture(params=MODELS)
 def fitted(request: pytest.FixtureRequest) -> Model:
-    model: Model = MODELS[request.param]()
-    return model.fit(*draw(300, 0))
+    return deepcopy(fit_once(request.param))
 
 
 def test_an_update_is_about_as_good_as_training_on_everything(fitted: Model) -> None:
-    old, new, (X, Y) = draw(300, 0), draw(60, 1), draw(400, 2)
-    both = [sp.vstack(pair, format="csr") for pair in zip(old, new, strict=True)]
+    old, new, (X, Y) = draw_for(fitted, 300, 0), draw_for(fitted, 60, 1), draw_for(fitted, 400, 2)
+    X_both = [*old[0], *new[0]] if fitted.input == "texts" else sp.vstack([old[0], new[0]], format="csr")
+    both = X_both, sp.vstack([old[1], new[1]], format="csr")
     scratch = precision(type(fitted)(**fitted.get_params()).fit(*both), X, Y)
     assert precision(fitted.update(*new), X, Y) >= scratch - 3
     assert fitted.n_samples == 360
@@ -70,20 +106,21 @@ def test_an_update_is_about_as_good_as_training_on_everything(fitted: Model) -> 
 def test_new_labels_are_predicted_and_old_ones_are_not_forgotten(fitted: Model) -> None:
     if isinstance(fitted, HierarchicalXC) and fitted.code:
         pytest.skip("the autoencoder does not know the features of the new labels")
-    old, (X, Y), test, later = draw(300, 0), draw(120, 1, N_LABELS + 2), draw(300, 2), draw(300, 3, N_LABELS + 2)
+    old, (X, Y) = draw_for(fitted, 300, 0), draw_for(fitted, 120, 1, N_LABELS + 2)
+    test, later = draw_for(fitted, 300, 2), draw_for(fitted, 300, 3, N_LABELS + 2)
     with_new = np.flatnonzero(np.diff(Y[:, N_LABELS:].indptr))
     before = precision(fitted, *test)
-    fitted.update(X[with_new], Y[with_new], old=old)
+    fitted.update(take_samples(X, with_new), Y[with_new], old=old)
     assert fitted.n_labels == fitted.n_seen == N_LABELS + 2
     assert precision(fitted, *test) >= before - 3
     rows = np.flatnonzero(np.diff(later[1][:, N_LABELS:].indptr))
-    found = fitted.topk(later[0][rows], 2).ids >= N_LABELS
-    assert found.any(axis=1).mean() > (0.6 if isinstance(fitted, Glas) else 0.8)
+    found = fitted.topk(take_samples(later[0], rows), 2).ids >= N_LABELS
+    assert found.any(axis=1).mean() > (0.5 if isinstance(fitted, NETWORKS) else 0.8)
     assert fitted.topk(later[0], N_LABELS + 2).ids.max() == N_LABELS + 1
 
 
 def test_replayed_samples_alone_hardly_move_predictions(fitted: Model) -> None:
-    if isinstance(fitted, Glas):
+    if isinstance(fitted, NETWORKS):
         pytest.skip("a network continues to learn from old samples")
     X, Y = draw(300, 0)
     before = fitted.topk(X, 1).ids
@@ -94,14 +131,24 @@ def test_replayed_samples_alone_hardly_move_predictions(fitted: Model) -> None:
 def test_the_same_update_gives_the_same_weights(fitted: Model) -> None:
     twin = deepcopy(fitted)
     for model in (fitted, twin):
-        model.update(*draw(60, 1, N_LABELS + 1), old=draw(100, 0))
+        model.update(*draw_for(model, 60, 1, N_LABELS + 1), old=draw_for(model, 100, 0))
     assert_equal_states(fitted, twin)
 
 
+def test_a_restored_model_is_updated_like_the_model_that_was_saved(fitted: Model) -> None:
+    restored = type(fitted)(**fitted.get_params()).restore(fitted.state())
+    for model in (fitted, restored):
+        model.update(*draw_for(model, 60, 1, N_LABELS + 1), old=draw_for(model, 100, 0))
+        model.update(*draw_for(model, 10, 2, N_LABELS + 2))
+    X = draw_for(fitted, 50, 5)[0]
+    assert np.array_equal(fitted.topk(X, 5).ids, restored.topk(X, 5).ids)
+    assert np.array_equal(fitted.topk(X, 5).scores, restored.topk(X, 5).scores)
+
+
 def test_an_updated_model_is_saved_and_restored(fitted: Model) -> None:
-    fitted.update(*draw(60, 1, N_LABELS + 1))
+    fitted.update(*draw_for(fitted, 60, 1, N_LABELS + 1))
     twin = type(fitted)(**fitted.get_params()).restore(fitted.state())
-    X = draw(50, 5)[0]
+    X = draw_for(fitted, 50, 5)[0]
     assert np.array_equal(fitted.topk(X, 5).ids, twin.topk(X, 5).ids)
     assert np.array_equal(fitted.topk(X, 5).scores, twin.topk(X, 5).scores)
 
@@ -149,11 +196,11 @@ def test_what_was_not_shown_does_not_move() -> None:
 
 
 def test_rejected_labels_go_down_and_accepted_ones_up(fitted: Model) -> None:
-    X, _ = draw(40, 7)
+    X, _ = draw_for(fitted, 40, 7)
     best = fitted.topk(X, N_LABELS)
 
     def score(model: Model, row: int, label: int) -> float:
-        top = model.topk(X[[row]], N_LABELS)
+        top = model.topk(take_samples(X, np.array([row])), N_LABELS)
         found = top.scores[0][top.ids[0] == label]
         return float(found[0])
 
@@ -163,7 +210,7 @@ def test_rejected_labels_go_down_and_accepted_ones_up(fitted: Model) -> None:
     Y, known = feedback(N_LABELS, accepted, rejected, 40)
     fitted.update(X, Y, known=known)
     down = [score(fitted, row, label) < before[row] for row, label in rejected.items()]
-    assert all(down) or (isinstance(fitted, Glas) and np.mean(down) > 0.8)  # other samples move a network, too
+    assert all(down) or (isinstance(fitted, NETWORKS) and np.mean(down) > 0.8)  # other samples move a network, too
     up = [score(fitted, row, label) > before[row] for row, label in accepted.items()]
     assert np.mean(up) > 0.9
 
@@ -175,7 +222,7 @@ def test_an_update_that_is_interrupted_changes_nothing(fitted: Model) -> None:
 
     before = deepcopy(fitted)
     with pytest.raises(KeyboardInterrupt):
-        fitted.update(*draw(60, 1, N_LABELS + 1), progress=Interrupted())
+        fitted.update(*draw_for(fitted, 60, 1, N_LABELS + 1), progress=Interrupted())
     assert_equal_states(fitted, before)
 
 
@@ -221,13 +268,79 @@ def test_a_label_of_a_sample_must_be_known() -> None:
         model.update(X, Y, known=known)
 
 
+def test_a_rejected_label_that_was_never_seen_changes_nothing_else(fitted: Model) -> None:
+    """A label without samples has no vector, and is still never predicted."""
+    if not isinstance(fitted, NETWORKS):
+        pytest.skip("linear methods train a classifier of it")
+    X, _ = draw_for(fitted, 2, 1)
+    Y, known = feedback(N_LABELS + 1, {0: 3}, {0: N_LABELS, 1: N_LABELS}, 2)
+    fitted.update(X, Y, known=known)
+    assert fitted.n_labels == N_LABELS + 1 and fitted.n_seen == N_LABELS
+    assert fitted.topk(X, N_LABELS + 1).ids.max() < N_LABELS
+
+
+def test_new_and_partly_labelled_samples_are_learned_together(fitted: Model) -> None:
+    X, Y = draw_for(fitted, 40, 1, N_LABELS + 1)
+    known = sp.lil_array(Y.shape, dtype=np.float32)
+    for row in range(0, 40, 2):  # of every other sample, only its own labels are known
+        known[row, Y[[row]].indices] = 1
+    fitted.update(X, Y, known=sp.csr_array(known), old=draw_for(fitted, 100, 0))
+    assert fitted.n_labels == N_LABELS + 1
+    assert precision(fitted, *draw_for(fitted, 200, 2)) > 80
+
+
+TEXTS, FRUIT = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
+SEQUENCES = {"target": "sequence", "width": 8, "hidden": 8, "symbol_width": 8, "epochs": 1, "holdout": 0.0, "threads": 1}
+
+
+def test_sequences_refuse_partly_labelled_texts_and_labels_without_symbols() -> None:
+    model = SecSeq(**SEQUENCES, coding="random", depth=1).fit(TEXTS, FRUIT)
+    before = model.topk(TEXTS, 2).scores
+    with pytest.raises(LongtailError, match="cannot learn from feedback"):
+        model.update(["blue rose"], np.array([[0, 1]]), known=np.array([[0, 1]]))
+    with pytest.raises(LongtailError, match="no symbols for new labels"):
+        model.update(["blue sea"], np.array([[0, 0, 1]]))
+    assert model.n_samples == 16 and np.array_equal(model.topk(TEXTS, 2).scores, before)
+    assert model.update(["blue rose"], np.array([[0, 1]])).n_samples == 17
+
+
+def test_a_new_label_of_sequences_gets_a_code_that_is_free() -> None:
+    model = SecSeq(**SEQUENCES, n_symbols=4, depth=2).fit(TEXTS, FRUIT)
+    model.update(["blue sea"], np.array([[0, 0, 1]]))
+    assert len({tuple(code) for code in model.forest[0].symbols.tolist()}) == 3
+
+
+def test_staged_networks_refuse_an_update() -> None:
+    model = NeuralXC(mode="staged", epochs=1, **NETWORK).fit(*draw(60, 0))
+    with pytest.raises(LongtailError, match="mode=staged cannot be updated"):
+        model.update(*draw(10, 1))
+
+
+def test_networks_that_new_labels_would_change_refuse_them() -> None:
+    paper = {name: value for name, value in NeuralXC.preset("paper").items() if name in NeuralXC.param_names()}
+    model = NeuralXC(**{**paper, **NETWORK, "epochs": 1}).fit(*draw(60, 0))
+    assert model.update(*draw(10, 1)).n_samples == 70
+    X, Y = draw(10, 1)
+    with pytest.raises(LongtailError, match="another network"):
+        model.update(X, sp.csr_array(np.hstack([Y.toarray(), np.ones((10, 600))])))
+
+
+def test_each_level_with_its_own_encoder_is_updated() -> None:
+    settings = {"negatives": "static", "max_leaf": 4, "n_trees": 2, "word_dim": 32, "hidden": 8, "epochs": 10, "rate": 0.01}
+    model = LightAttention(**settings, **NETWORK)
+    model.fit(*draw_for(model, 300, 0))
+    before = precision(model, *draw_for(model, 200, 2))
+    X, Y = draw_for(model, 60, 1, N_LABELS + 1)
+    known = sp.lil_array(Y.shape, dtype=np.float32)
+    known[0, 3], known[0, Y[[0]].indices] = 1, 1
+    model.update(X, Y, known=sp.csr_array(known), old=draw_for(model, 100, 0))
+    assert precision(model, *draw_for(model, 200, 2)) >= before - 3
+
+
 def test_a_method_that_cannot_be_updated_says_so() -> None:
-    texts, Y = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
-    model = Aplc(holdout=0, threads=1).fit(texts, Y)
-    before = model.topk(texts, 1).scores
-    with pytest.raises(LongtailError, match="aplc cannot be updated"):
-        model.update(["blue rose"], np.array([[0, 1]]))
-    assert model.n_samples == 16 and np.array_equal(model.topk(texts, 1).scores, before)
+    model = OneVsRest(C=1.0, threads=1).fit(*draw(300, 0))
+    with pytest.raises(LongtailError, match="ovr cannot be updated"):
+        Model._update(model, *draw(10, 1), None, None, SILENT)
 
 
 def test_a_model_must_be_fitted_first() -> None:
@@ -238,4 +351,5 @@ def test_a_model_must_be_fitted_first() -> None:
 def assert_equal_states(one: Model, other: Model) -> None:
     first, second = one.state(), other.state()
     assert first.keys() == second.keys()
-    assert all(np.array_equal(first[name], second[name]) for name in first)
+    names = [name for name in first if not name.endswith("tokenizer")]  # a JSON text, whose order may differ
+    assert all(np.array_equal(first[name], second[name]) for name in names)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from longtail.labelspace.centroids import Centroids
 
 MAX_FEW_LABELS = 4096  # up to this many labels, networks learn their vectors from the samples alone
-_NORM = 10.0  # of label vectors: log-odds of rare labels are about −10
+_NORM = 25.0  # of label vectors: with 10, frequent labels hide what the words say
 
 
 class CentroidTrial:

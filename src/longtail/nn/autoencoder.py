@@ -47,6 +47,10 @@ class DenseLayers(torch.nn.Module):
         """Copy the layers to plain arrays."""
         return _to_mlp(list(self.weights), list(self.biases), self.activations)
 
+    def load(self, mlp: Mlp) -> None:
+        """Set the weights to what ``export`` returned."""
+        _copy_layers([*self.weights, *self.biases], [*mlp.weights, *mlp.biases])
+
 
 class SparseEncoder(torch.nn.Module):
     """Layers whose input is sparse: φᵢ and φₒ."""
@@ -84,6 +88,11 @@ class SparseEncoder(torch.nn.Module):
         """Copy the layers to plain arrays."""
         weights, biases = [self.first_layer, *self.rest.weights], [self.shift, *self.rest.biases]
         return _to_mlp(weights, biases, [self.activation, *self.rest.activations])
+
+    def load(self, mlp: Mlp) -> None:
+        """Set the weights to what ``export`` returned."""
+        _copy_layers([self.first_layer, self.shift], [mlp.weights[0], mlp.biases[0]])
+        self.rest.load(Mlp(mlp.weights[1:], mlp.biases[1:], mlp.activations[1:]))
 
 
 class SparseDecoder(torch.nn.Module):
@@ -154,6 +163,15 @@ class SparseDecoder(torch.nn.Module):
         weights, biases = [*self.inner.weights, self.output_layer.T], [*self.inner.biases, self.bias]
         return _to_mlp(weights, biases, [*self.inner.activations, last])
 
+    def load(self, mlp: Mlp) -> None:
+        """Set the weights to what ``export`` returned."""
+        _copy_layers([self.output_layer, self.bias], [mlp.weights[-1].T, mlp.biases[-1]])
+        self.inner.load(Mlp(mlp.weights[:-1], mlp.biases[:-1], mlp.activations[:-1]))
+
+    def take_outputs(self, ids: Tensor) -> Tensor:
+        """The vectors of some outputs [n, h]."""
+        return self.output_layer[ids] if self.table is None else self.table.lookup(ids)
+
 
 def _init_weights(n_in: int, n_out: int) -> torch.nn.Parameter:
     """Initialise weights [n_in, n_out] (Glorot and Bengio 2010)."""
@@ -166,6 +184,12 @@ def _get_weights(table: SparseEmbedding | None, matrix: torch.nn.Parameter | Non
         return table.weight
     assert matrix is not None
     return matrix
+
+
+@torch.no_grad()
+def _copy_layers(tensors: Sequence[Tensor], arrays: Sequence[Floats]) -> None:
+    for tensor, array in zip(tensors, arrays, strict=True):
+        tensor.data.copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
 
 def _to_mlp(weights: Sequence[Tensor], biases: Sequence[Tensor], activations: Sequence[str]) -> Mlp:

@@ -15,9 +15,10 @@ import torch
 
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS, find_pretrained_folder
+from longtail.linear.quantised import QuantisedTable
 from longtail.nn.encoders import BagEncoder, RecurrentEncoder, TextEncoder, TransformerEncoder, count_heads
 from longtail.nn.hugging_face import load_hugging_face, make_hugging_face
-from longtail.state import State
+from longtail.state import State, extract_part
 
 
 def make_encoder(
@@ -85,3 +86,19 @@ def encoder_from_arrays(state: State) -> TextEncoder:
     weights = {n.removeprefix("weights."): torch.tensor(a) for n, a in state.items() if n.startswith("weights.")}
     encoder.load_state_dict(weights)
     return encoder.eval()
+
+
+def restore_encoder(arrays: State) -> TextEncoder:
+    """Build the encoder of a fitted model: a bag from ``bag.`` in 8 bits, others from ``encoder.``."""
+    if "bag.values" in arrays:
+        return restore_bag(QuantisedTable(arrays["bag.values"], arrays["bag.scale"]))
+    saved = extract_part(arrays, "encoder.")
+    return encoder_from_arrays({n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in saved.items()})
+
+
+def restore_bag(table: QuantisedTable) -> BagEncoder:
+    """Build a bag from its token vectors."""
+    bag = BagEncoder(*table.values.shape)
+    bag.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(len(table.scale), dtype=np.int32))))
+    bag.eval()
+    return bag

@@ -22,22 +22,10 @@ from torch.nn.functional import softplus
 from longtail.errors import SettingError, suggest
 from longtail.kernels import Floats
 from longtail.models.aplc.partition import ClusterLogOdds, Partition, compute_cluster_dims
-from longtail.nn.losses import LABELS_PER_BLOCK, Positives, iterate_blocks
+from longtail.nn.losses import LABELS_PER_BLOCK, Positives, chain_logits, iterate_blocks
 from longtail.topk import TopK
 
 _NORMALISATIONS = ("batch", "sample", "global")
-
-
-def chain_logits(a: Tensor, b: Tensor) -> Tensor:
-    """The logit z of a product of probabilities: σ(z) = σ(a) σ(b).
-
-    From σ(a) σ(b) = 1 / (1 + e^−a + e^−b + e^(−a−b)). Nothing here overflows or cancels, so log p = −softplus(−z) and
-    log(1 − p) = −softplus(z) are as precise as those of any logit, also in half precision.
-
-    >>> chain_logits(torch.tensor(0.0), torch.tensor(0.0)).sigmoid().item()
-    0.25
-    """
-    return a - softplus(softplus(a) - b)
 
 
 class TailCluster(torch.nn.Module):
@@ -153,6 +141,24 @@ class AplcHead(torch.nn.Module):
             n_terms = n_terms + (~touched).sum(1)
         return 1 / (len(touched) * n_terms) if self.normalise == "sample" else (1 / n_terms.sum()).expand(len(touched))
 
+    def score_pairs(self, H: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+        """The logits of the probabilities of eq. 2 for pairs of a text and a label [n]; 0 for labels in no cluster."""
+        places = self.place[labels]
+        cluster = torch.searchsorted(self.starts, places, right=True) - 1  # −1: in no cluster
+        z = torch.zeros(len(rows), device=H.device)
+        A = H @ self.clusters.T + self.cluster_bias  # [B, K]
+        for t, (project, V, bias) in enumerate(self.get_layers()):
+            at = (cluster == t).nonzero()[:, 0]
+            inside = places[at] - self.starts[t]
+            b = (project(H)[rows[at]] * V[inside]).sum(1) + bias[inside]
+            z = z.index_put((at,), b if t == 0 else chain_logits(A[rows[at], t - 1], b))
+        return z
+
+    def get_layers(self) -> list[tuple[torch.nn.Module, Tensor, Tensor]]:
+        """For the head and each tail: the layer before the label vectors, the vectors and the biases."""
+        tails = ((tail, tail.vectors, tail.bias) for tail in self.tails)
+        return [(torch.nn.Identity(), self.vectors, self.bias), *tails]
+
     @torch.no_grad()
     def logits(self, H: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The logits of the probabilities of eq. 2, one block at a time: the labels [C], and z [B, C] with p = σ(z)."""
@@ -190,6 +196,23 @@ class AplcHead(torch.nn.Module):
             out |= {f"tail{t}.{name}": part for name, part in parts.items()}
         plain = {name: part.detach().float().cpu().numpy().copy() for name, part in out.items()}
         return {**plain, "order": self.order.cpu().numpy().astype(np.int32)}
+
+    @torch.no_grad()
+    def load(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Set the weights to what ``arrays`` returned. Labels that were not there keep theirs."""
+        weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items() if name != "order"}
+        self.clusters.copy_(weights["clusters"])
+        self.cluster_bias.copy_(weights["cluster_bias"])
+        for t, tail in enumerate(self.tails, 1):
+            tail.project.weight.copy_(weights[f"tail{t}.project"])
+            tail.norm.weight.copy_(weights[f"tail{t}.gain"])
+            tail.norm.bias.copy_(weights[f"tail{t}.shift"])
+        places, done = self.place[torch.from_numpy(arrays["order"]).long()], 0
+        for t, (_, V, bias) in enumerate(self.get_layers()):
+            name = f"tail{t}." if t else ""
+            rows = places[done : done + len(weights[f"{name}bias"])] - self.starts[t]
+            V[rows], bias[rows] = weights[f"{name}vectors"].to(V.device), weights[f"{name}bias"].to(V.device)
+            done += len(rows)
 
 
 def _init_vectors(n: int, d: int) -> torch.nn.Parameter:

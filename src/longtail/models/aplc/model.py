@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
+from longtail.errors import LongtailError
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.token_rows import TokenRows, drop_each_word
 from longtail.features.tokens import Tokens
@@ -104,11 +105,24 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         arrays, run = fit_aplc(rows, Y, self.label_counts, self.tokens.n_tokens, self, plan, valid, progress)
         self.history = run.history
         self.tokens.set_params(cache=None)  # only the training texts are cached
-        if self.encoder in BAG_ENCODERS:  # saved with one byte per value
-            bag = QuantisedTable.quantise(arrays["encoder.weights.table.weight"])
-            arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder.")}
-            arrays |= {f"bag.{name}": array for name, array in bag.state().items()}
-        self._set_arrays(_halve_label_vectors(arrays))
+        self._set_arrays(compress_network(arrays, self.encoder))
+
+    def _update(
+        self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        from longtail.models.aplc.continuation import PACES, continue_aplc
+        from longtail.nn.continuation import NewSamples
+
+        counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
+        n_samples = self.n_samples + len(X)
+        if self.plan(n_samples, int(np.count_nonzero(counts))).max_length != plan.max_length:
+            found = "with the new samples, the length of the texts that aplc reads is another one than it was trained with"
+            raise LongtailError(found, hint="Train it again on all samples, or with max_length set")
+        replayed = None if old is None else (self.tokens.transform(old[0]), old[1])
+        samples = NewSamples.collect(self.tokens.transform(X), Y, known, replayed, self.n_samples, PACES)
+        arrays, new = continue_aplc(samples, self.arrays, counts, n_samples, self, plan, progress)
+        self._set_arrays(compress_network(arrays, self.encoder))
+        return f"the network was trained further; {len(new):,} labels were added"
 
     def _make_tokens(self) -> Tokens:
         length = self.plan(self.n_samples, self.n_seen).max_length
@@ -159,6 +173,13 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         self._set_arrays({name: array for name, array in state.items() if not name.startswith("tokens.")})
 
 
-def _halve_label_vectors(arrays: State) -> State:
-    """Label vectors in half precision, for half the size; the effect on accuracy has not been measured."""
+def compress_network(arrays: State, encoder: str) -> State:
+    """The arrays of a network as they are saved: vectors of a bag in 8 bits, label vectors in half precision.
+
+    The effect of half precision on accuracy has not been measured.
+    """
+    if encoder in BAG_ENCODERS:
+        bag = QuantisedTable.quantise(arrays["encoder.weights.table.weight"])
+        arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder.")}
+        arrays |= {f"bag.{name}": array for name, array in bag.state().items()}
     return {name: a.astype(np.float16) if name.endswith("vectors") else a for name, a in arrays.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,6 +54,22 @@ class Partition:
         place[self.order] = np.arange(len(self.order))
         return place
 
+    def add_labels(self, labels: Ints, label_counts: Ints) -> Partition:
+        """The partition with further labels: each in the first cluster that has a label with as few samples, or in the last.
+
+        :param label_counts: [n_labels] Samples of each label.
+
+        >>> partition = partition_by_shares([3, 0, 9, 1, 5], [0.5, 0.5])
+        >>> partition.add_labels(np.array([1], np.int32), np.array([3, 6, 9, 1, 5])).order.tolist()
+        [1, 2, 4, 0, 3]
+        """
+        clusters = np.split(self.order, self.ends[:-1])
+        fewest = np.array([label_counts[cluster].min() for cluster in clusters[:-1]])
+        place = [int(np.append(np.flatnonzero(label_counts[label] >= fewest), len(fewest))[0]) for label in labels]
+        clusters = [np.sort(np.append(cluster, labels[np.array(place) == t])) for t, cluster in enumerate(clusters)]
+        ends = np.cumsum([len(cluster) for cluster in clusters])
+        return Partition(np.concatenate(clusters).astype(np.int32), ends, self.n_labels)
+
 
 @dataclass(frozen=True)
 class ClusterLogOdds:
@@ -73,11 +90,16 @@ class ClusterLogOdds:
         Y = Y[:, partition.order]
         counts, starts = np.bincount(Y.indices, minlength=Y.shape[1]), [0, *partition.ends]
         n_in = [Y.shape[0], *(np.count_nonzero(np.diff(Y[:, a:b].indptr)) for a, b in pairwise(starts[1:]))]
-        labels = [_log_odds(counts[a:b], n) for n, (a, b) in zip(n_in, pairwise(starts), strict=True)]
-        return cls(_log_odds(np.array(n_in[1:]), Y.shape[0]), labels)
+        return cls.from_counts([counts[a:b] for a, b in pairwise(starts)], n_in)
+
+    @classmethod
+    def from_counts(cls, counts: Sequence[NDArray[Any]], n_in: Sequence[int]) -> ClusterLogOdds:
+        """Compute them from the samples of each label of each cluster, and the samples of the head (all) and each tail."""
+        labels = [_log_odds(some, n) for some, n in zip(counts, n_in, strict=True)]
+        return cls(_log_odds(np.array(n_in[1:]), n_in[0]), labels)
 
 
-def _log_odds(counts: Longs, n: int) -> Floats:
+def _log_odds(counts: NDArray[Any], n: int) -> Floats:
     out: Floats = np.log((counts + 0.5) / (n - counts + 0.5)).astype(np.float32)
     return out
 

@@ -167,7 +167,7 @@ def _append_one(H: Floats) -> Floats:
 
 
 def _chain_logits(a: Doubles, b: Floats) -> Doubles:
-    """The logit z of a product of probabilities, σ(z) = σ(a) σ(b), as ``head.chain_logits`` computes it."""
+    """The logit z of a product of probabilities, σ(z) = σ(a) σ(b), as ``losses.chain_logits`` computes it."""
     out: Doubles = a - np.logaddexp(0, np.logaddexp(0, a) - b)
     return out
 

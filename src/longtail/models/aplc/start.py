@@ -44,8 +44,7 @@ def start_at_centroids(
     torch.nn.init.zeros_(net.hidden.bias)
     torch.nn.init.zeros_(net.head.clusters)
     head, device = net.head, net.hidden.weight.device
-    layers: list[tuple[torch.nn.Module, Tensor, Tensor]] = [(torch.nn.Identity(), head.vectors, head.bias)]
-    layers += [(tail, tail.vectors, tail.bias) for tail in head.tails]
+    layers = head.get_layers()
     Y = Y[:, partition.order]
     for t, ((project, V, bias), (first, end)) in enumerate(zip(layers, pairwise([0, *partition.ends]), strict=True)):
         inside = Y[:, first:end]

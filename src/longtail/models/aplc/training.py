@@ -6,6 +6,7 @@ same".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,14 +21,14 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
 from longtail.models.aplc.frozen_layers import TrainingTexts, prepare_texts
 from longtail.models.aplc.network import AplcNetwork, partition_labels
-from longtail.models.aplc.partition import ClusterLogOdds
+from longtail.models.aplc.partition import ClusterLogOdds, Partition
 from longtail.models.aplc.plan import AplcPlan
 from longtail.models.aplc.settings import AplcSettings
 from longtail.models.aplc.start import start_at_centroids
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
 from longtail.nn.encoders import BagEncoder, TextEncoder, group_by_layer
-from longtail.nn.loop import LoopPlan, TrainingRun, plan_loop, train
+from longtail.nn.loop import LoopPlan, Metric, TrainingRun, plan_loop, train
 from longtail.nn.losses import list_positives
 from longtail.nn.optim import JointOptimizer, LazyAdam, split_parameters
 from longtail.nn.schedule import add_warm_up
@@ -35,15 +36,16 @@ from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
 from longtail.state import State
 
+HeldOutRows = tuple[TokenRows, sp.csr_array]  # held-out texts and their labels
+
 _LAYERS = 2  # of an encoder from scratch, by default
 
 
-def make_optimizer(net: AplcNetwork, settings: AplcSettings, plan: AplcPlan, *, encoder: bool = True) -> JointOptimizer:
+def make_optimizer(net: AplcNetwork, plan: AplcPlan, *, encoder: bool = True, unfreeze: bool = False) -> JointOptimizer:
     """AdamW with three learning rates; token vectors are trained by an Adam that updates only the used rows.
 
-    With ``unfreeze``, the first epoch trains no layer of the encoder, the second its last, and so on (ULMFiT, 2018).
-
     :param encoder: Whether the encoder is trained.
+    :param unfreeze: The first epoch trains no layer of the encoder, the second its last, and so on (ULMFiT, 2018).
     """
     groups: list[dict[str, Any]] = [
         {"params": list(net.hidden.parameters()), "lr": plan.hidden_rate},
@@ -55,13 +57,102 @@ def make_optimizer(net: AplcNetwork, settings: AplcSettings, plan: AplcPlan, *, 
         in_tables = {table.weight for table in tables}
         layers = group_by_layer(net.encoder)
         for epoch, layer in enumerate(layers, 1):
-            start = {"unfreeze_epoch": epoch} if settings.unfreeze else {}
+            start = {"unfreeze_epoch": epoch} if unfreeze else {}
             dense = [parameter for parameter in layer if parameter not in in_tables]
             groups += [{"params": dense, "lr": plan.rate, **start}] if dense else []
         if tables:
             sparse = [LazyAdam(tables, lr=plan.rate)]
-            sparse[0].param_groups[0] |= {"unfreeze_epoch": len(layers)} if settings.unfreeze else {}
+            sparse[0].param_groups[0] |= {"unfreeze_epoch": len(layers)} if unfreeze else {}
     return JointOptimizer(*sparse, torch.optim.AdamW(groups, weight_decay=0.0, fused=True))
+
+
+class AplcTraining:
+    """The network, the batches of an epoch, and the loss of a batch."""
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        partition: Partition,
+        rows: TokenRows,
+        Y: sp.csr_array,
+        settings: AplcSettings,
+        plan: AplcPlan,
+        log_odds: ClusterLogOdds | None,
+    ) -> None:
+        """Initialise all layers but the encoder's.
+
+        :param rows: Tokens of the training texts.
+        :param log_odds: Where the biases start; None if there are none.
+        """
+        self.encoder, self.partition, self.rows, self.Y, self.settings = encoder, partition, rows, Y, settings
+        self.is_bag = isinstance(encoder, BagEncoder)
+        if isinstance(encoder, BagEncoder) and settings.rate is None and not settings.paper:
+            plan = replace(plan, rate=plan.rate / encoder.width**0.5 / _sum_weights(encoder, rows))
+        self.plan = plan
+        self.device = find_device(settings.device)
+        self.net = AplcNetwork(encoder, partition, settings, plan, log_odds).to(self.device)
+
+    @property
+    def n_threads(self) -> int | None:
+        """CPU threads: with one, the results of a bag are reproducible."""
+        return 1 if self.is_bag else self.settings.threads
+
+    def prepare(self, rows: TokenRows) -> TrainingTexts:
+        """Texts that the network in training encodes."""
+        return prepare_texts(self.encoder, self.net.encoder, rows, self.settings.cache)
+
+    def batches(self, rng: np.random.Generator) -> list[Longs]:
+        """The rows of each batch of an epoch, in random order."""
+        if self.is_bag:  # it needs no padding, so the texts of a batch need not be of similar length
+            return np.array_split(rng.permutation(len(self.rows)), -(-len(self.rows) // self.plan.batch))
+        return make_length_batches(self.rows.lengths, rng, batch=self.plan.batch)
+
+    def make_loss(self, texts: TrainingTexts) -> Callable[[Longs], Tensor]:
+        """Make a function that returns the loss of a batch of these texts."""
+        net = self.net
+        return lambda some: net.head.loss(net.embed(texts.encode(some)), list_positives(self.Y[some], self.device))
+
+    def make_metric(self, held_out: TrainingTexts, Y: sp.csr_array) -> Metric:
+        """Make a function that returns the mean of P@1, P@3 and P@5 on held-out texts."""
+        return lambda: mean_precision(self.net.rank(held_out.encode_all()), Y)
+
+    def fit(self, valid: HeldOutRows | None, progress: Progress) -> TrainingRun:
+        """Start at the centroids if the settings say so, and train: first the head alone if they say so."""
+        texts, settings, net = self.prepare(self.rows), self.settings, self.net
+        held_out = self.prepare(valid[0]) if valid else None
+        loop = self._plan_loop(valid)
+        if self.plan.init == "pifa":
+            net.eval()
+            start_at_centroids(net, texts.encode, self.Y, self.partition, settings.init_scale)
+
+        def run(
+            texts: TrainingTexts, held_out: TrainingTexts | None, optimizer: JointOptimizer, loop: LoopPlan
+        ) -> TrainingRun:
+            metric = self.make_metric(held_out, valid[1]) if held_out and valid else None
+            return train(net, self.batches, self.make_loss(texts), optimizer, loop, metric=metric, progress=progress)
+
+        if settings.head_epochs:
+            net.eval()
+            first = replace(loop, epochs=settings.head_epochs, log=None, checkpoint=None, name="epochs of the head")
+            optimizer = make_optimizer(net, self.plan, encoder=False, unfreeze=settings.unfreeze)
+            run(texts.freeze(), held_out and held_out.freeze(), optimizer, first)
+        return run(texts, held_out, make_optimizer(net, self.plan, unfreeze=settings.unfreeze), loop)
+
+    def _plan_loop(self, valid: HeldOutRows | None) -> LoopPlan:
+        steps = len(self.batches(np.random.default_rng(0)))
+        pairs = [(self.rows, self.Y), *([valid] if valid else [])]
+        data = (array for x, y in pairs for array in (x.ids, x.indptr, y.indptr, y.indices))
+        loop = plan_loop(self.settings, self.plan, steps, data)
+        return replace(loop, schedule=add_warm_up(self.settings.schedule, self.settings.warm_up or 0.0))
+
+    def collect_arrays(self) -> State:
+        """All that prediction needs."""
+        out = {f"encoder.{name}": array for name, array in encoder_to_arrays(self.encoder).items()}
+        if isinstance(self.encoder, BagEncoder) and self.encoder.idf is not None:
+            out["idf"] = self.encoder.idf
+        out |= {f"head.{name}": array for name, array in self.net.head.arrays().items()}
+        hidden = {"hidden": self.net.hidden.weight, "shift": self.net.hidden.bias}
+        return {**out, **{name: value.detach().cpu().numpy().copy() for name, value in hidden.items()}}
 
 
 def fit_aplc(
@@ -71,7 +162,7 @@ def fit_aplc(
     n_tokens: int,
     settings: AplcSettings,
     plan: AplcPlan,
-    valid: tuple[TokenRows, sp.csr_array] | None,
+    valid: HeldOutRows | None,
     progress: Progress,
 ) -> tuple[State, TrainingRun]:
     """Train the network; return the arrays for prediction, and the run.
@@ -81,53 +172,17 @@ def fit_aplc(
     :param valid: Tokens and labels of held-out texts.
     """
     torch.manual_seed(settings.seed)
-    device = find_device(settings.device)
     sizes = {"width": plan.width, "layers": settings.layers or _LAYERS}
-    encoder = make_encoder(settings.encoder, n_tokens, **sizes, dropout=settings.encoder_dropout or 0.0).to(device)
+    encoder = make_encoder(settings.encoder, n_tokens, **sizes, dropout=settings.encoder_dropout or 0.0)
+    encoder = encoder.to(find_device(settings.device))
     if isinstance(encoder, BagEncoder):
         encoder.idf = fit_idf(rows, n_tokens) if plan.token_weights == "tfidf" else None
-        if settings.rate is None and not settings.paper:
-            plan = replace(plan, rate=plan.rate / encoder.width**0.5 / _sum_weights(encoder, rows))
     partition = partition_labels(label_counts, Y.shape[0], settings, plan)
     log_odds = ClusterLogOdds.count(partition, Y) if settings.bias else None
-    net = AplcNetwork(encoder, partition, settings, plan, log_odds).to(device)
-
-    is_bag = isinstance(encoder, BagEncoder)
-
-    def batches(rng: np.random.Generator) -> list[Longs]:
-        if is_bag:  # it needs no padding, so the texts of a batch need not be of similar length
-            return np.array_split(rng.permutation(len(rows)), -(-len(rows) // plan.batch))
-        return make_length_batches(rows.lengths, rng, batch=plan.batch)
-
-    def train_on(
-        texts: TrainingTexts, held_out: TrainingTexts | None, optimizer: JointOptimizer, loop: LoopPlan
-    ) -> TrainingRun:
-        def loss(some: Longs) -> Tensor:
-            return net.head.loss(net.embed(texts.encode(some)), list_positives(Y[some], device))
-
-        def metric() -> float:
-            assert valid is not None and held_out is not None
-            return mean_precision(net.rank(held_out.encode_all()), valid[1])
-
-        return train(net, batches, loss, optimizer, loop, metric=metric if valid else None, progress=progress)
-
-    steps = len(batches(np.random.default_rng(0)))
-    pairs = [(rows, Y), *([valid] if valid else [])]
-    loop = plan_loop(settings, plan, steps, (a for x, y in pairs for a in (x.ids, x.indptr, y.indptr, y.indices)))
-    loop = replace(loop, schedule=add_warm_up(settings.schedule, settings.warm_up or 0.0))
-    with torch_threads(1 if is_bag else settings.threads):  # with one thread, the results of a bag are reproducible
-        texts = prepare_texts(encoder, net.encoder, rows, settings.cache)
-        held_out = prepare_texts(encoder, net.encoder, valid[0], settings.cache) if valid else None
-        if plan.init == "pifa":
-            net.eval()
-            start_at_centroids(net, texts.encode, Y, partition, settings.init_scale)
-        if settings.head_epochs:
-            net.eval()
-            first = replace(loop, epochs=settings.head_epochs, log=None, checkpoint=None, name="epochs of the head")
-            optimizer = make_optimizer(net, settings, plan, encoder=False)
-            train_on(texts.freeze(), held_out and held_out.freeze(), optimizer, first)
-        run = train_on(texts, held_out, make_optimizer(net, settings, plan), loop)
-    return _collect_arrays(encoder, net), run
+    training = AplcTraining(encoder, partition, rows, Y, settings, plan, log_odds)
+    with torch_threads(training.n_threads):
+        run = training.fit(valid, progress)
+    return training.collect_arrays(), run
 
 
 def _sum_weights(bag: BagEncoder, rows: TokenRows) -> float:
@@ -138,13 +193,3 @@ def _sum_weights(bag: BagEncoder, rows: TokenRows) -> float:
     """
     weights = weigh_tokens(rows, len(bag.table.weight), bag.idf)
     return max(float(weights.sum()) / len(rows), 1.0)
-
-
-def _collect_arrays(encoder: TextEncoder, net: AplcNetwork) -> State:
-    """All that prediction needs."""
-    out = {f"encoder.{name}": array for name, array in encoder_to_arrays(encoder).items()}
-    if isinstance(encoder, BagEncoder) and encoder.idf is not None:
-        out["idf"] = encoder.idf
-    out |= {f"head.{name}": array for name, array in net.head.arrays().items()}
-    hidden = {"hidden": net.hidden.weight, "shift": net.hidden.bias}
-    return {**out, **{name: value.detach().cpu().numpy().copy() for name, value in hidden.items()}}

@@ -100,9 +100,9 @@ class Glas(GlasSettings, CentroidTrial, Model):
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
-        from longtail.models.glas.continuation import NewSamples
         from longtail.models.glas.network import GlasWeights
-        from longtail.models.glas.training import continue_glas
+        from longtail.models.glas.training import PACES, continue_glas
+        from longtail.nn.continuation import NewSamples
 
         counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
         after = self.plan(self.n_samples + X.shape[0], int(np.count_nonzero(counts)))
@@ -115,7 +115,9 @@ class Glas(GlasSettings, CentroidTrial, Model):
         new = np.setdiff1d(Y.indices, self.seen).astype(np.int32)
         E = self.E.dequantise(np.arange(X.shape[1], dtype=np.int32))
         weights = GlasWeights(E, self.shift, self.W2, V, bias)
-        weights = continue_glas(NewSamples.collect(X, Y, known, old), self, plan, weights, new, progress)
+        weights = continue_glas(
+            NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress
+        )
         self._set_weights(weights, counts, X)
         return f"the network was trained further; {len(new):,} labels were added"
 

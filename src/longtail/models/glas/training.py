@@ -14,13 +14,13 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints, Longs
 from longtail.model import Valid
-from longtail.models.glas.continuation import NewSamples
 from longtail.models.glas.cooccurrence import compute_cooccurrence, take_submatrix
 from longtail.models.glas.network import GlasNetwork, GlasWeights
 from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
+from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
@@ -33,6 +33,8 @@ _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagr
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to initialise label vectors
 _MIN_PROBABILITY = 1e-9  # of drawing a label, so that its logarithm is finite
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
+_ALONE = Pace(epochs=3, rate=0.1)
+PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=_ALONE, feedback=_ALONE)  # of updates
 
 
 class GlasTraining:
@@ -219,9 +221,7 @@ def continue_glas(
     :param weights: Its weights, with rows of zeros for new labels.
     :param new: The new labels. Their vectors start as in training, with the mean length of the others.
     """
-    rate = samples.choose_rate()
-    slower = replace(plan, init="random", rate=plan.rate * rate, label_rate=plan.label_rate * rate)
-    training = GlasTraining(samples.X, samples.Y, settings, slower, np.zeros_like(weights.E))
+    training = GlasTraining(samples.X, samples.Y, settings, replace(plan, init="random"), np.zeros_like(weights.E))
     net = training.net
     net.load(weights)
     if len(new):
@@ -229,18 +229,15 @@ def continue_glas(
         norm = float(np.linalg.norm(weights.V[known], axis=1).mean())
         net.start_labels(new, training.compute_directions()[new] * norm, float(weights.bias[known].mean()))
 
-    def loss(rows: Longs) -> Tensor:
-        if not samples.is_partial(rows):
-            return training.loss(rows)
+    def partial_loss(rows: Longs) -> Tensor:
         H = net.embed(samples.X[rows])
 
         def score(row: Tensor, label: Tensor) -> Tensor:
             return (H[row] * net.label_vectors(label.cpu().numpy())).sum(1) + net.bias[label]
 
-        assert samples.known is not None
-        return known_loss(score, samples.Y[rows], samples.known[rows], H.device)
+        return known_loss(score, *samples.get_known(rows), H.device)
 
-    loop = samples.plan_loop(plan.batch, settings.seed)
+    losses = training.loss, partial_loss
     with torch_threads(settings.threads):
-        train(net, lambda rng: samples.batches(rng, plan.batch), loss, training.build_optimizer(), loop, progress=progress)
+        train_further(net, samples, divide_randomly(plan.batch), losses, training.build_optimizer(), settings, progress)
     return net.export()

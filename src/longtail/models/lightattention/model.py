@@ -127,6 +127,23 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             self._states.append(networks_to_state(trainer.networks))
             self.history += trainer.history
 
+    def _update(
+        self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        from longtail.models.lightattention.continuation import PACES, continue_tree
+        from longtail.nn.continuation import NewSamples
+
+        counts = self.count_labels(Y)
+        texts = [*X, *([] if old is None else old[0])]
+        replayed = None if old is None else (self.vocabulary.transform(old[0]), old[1])
+        samples = NewSamples.collect(self.vocabulary.transform(X), Y, known, replayed, self.n_samples, PACES)
+        tfidf, pairs = self.vocabulary.tfidf.transform(texts), zip(self.trees, self._states, strict=True)
+        done = [continue_tree(samples, tfidf, *pair, counts, self, self._plan(), progress) for pair in pairs]
+        self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]
+        self._loaded = None
+        n_new = int(np.count_nonzero(counts)) - self.n_seen
+        return f"the networks of all levels were trained further; {n_new:,} labels were added"
+
     def _grow_trees(
         self, tfidf: sp.csr_array, Y: sp.csr_array, plan: LightAttentionPlan, progress: Progress
     ) -> list[LabelTree]:

@@ -156,7 +156,7 @@ class LabelAttention(torch.nn.Module):
         :param fc_sizes: Sizes of the hidden layers.
         """
         super().__init__()
-        self.input_dim = input_dim
+        self.input_dim, self.fc_sizes = input_dim, tuple(fc_sizes)
         self.query = SparseEmbedding(n_nodes, input_dim, std=(2 / (n_nodes + input_dim)) ** 0.5)  # Xavier
         self.first_layer, self.output_layer = torch.nn.Linear(input_dim, fc_sizes[0]), torch.nn.Linear(fc_sizes[-1], 1)
         self.middle_layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(fc_sizes))

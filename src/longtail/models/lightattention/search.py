@@ -25,6 +25,7 @@ from longtail.labelspace.tree import CLOSED_NODE, INNER_NODE, LabelTree
 from longtail.models.lightattention.levels import NO_NODE, build_levels, find_positives
 from longtail.models.lightattention.network import LabelAttention, LevelNetwork
 from longtail.models.lightattention.state import networks_from_state
+from longtail.nn.losses import chain_logits
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
@@ -96,6 +97,32 @@ def descend(
         yield candidates
         if number + 1 < len(networks):
             parents, parent_log_probs = candidates.select_best(beam)
+
+
+def score_paths(
+    networks: Sequence[LevelNetwork], texts: TokenRows, paths: Sequence[Longs], rows: Tensor, labels: Tensor, first: int = 0
+) -> Tensor:
+    """Score pairs of a text and a label: the logits of their probabilities by eq. 1 [n]; 0 for labels not in the tree.
+
+    :param texts: A batch of texts.
+    :param paths: For each level, the node at or above each label [n_labels]; NO_NODE for labels not in the tree.
+    :param rows: The text of each pair [n].
+    :param first: The first level that is trained; those above have no gradient.
+    """
+    encoder, z, chosen = None, torch.zeros(len(rows), device=rows.device), labels.cpu().numpy()
+    at = to_tensor(np.flatnonzero(paths[0][chosen] >= 0), rows.device)
+    total: Tensor | None = None
+    for number, (network, path) in enumerate(zip(networks, paths, strict=True)):
+        with torch.set_grad_enabled(number >= first):
+            if network.encoder is not encoder:
+                encoder = network.encoder
+                H, mask = encoder(texts)
+            nodes, columns = np.unique(path[chosen[at.cpu().numpy()]], return_inverse=True)
+            logits = network.attention(H, mask, nodes)[rows[at], to_tensor(columns, rows.device)]
+        certain = to_tensor(network.level.is_only_child[nodes[columns]], rows.device)
+        total = logits if total is None else torch.where(certain, total, chain_logits(total, logits))
+    assert total is not None
+    return z.index_put((at,), total)
 
 
 def to_tensor(array: NDArray[Any], device: torch.device) -> Tensor:

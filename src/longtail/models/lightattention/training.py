@@ -157,8 +157,7 @@ class TreeTrainer:
         depth, texts = len(self.networks), self.data.texts
         trained = slice(depth - 1, depth) if self.is_static else slice(depth)
         networks, targets = self.networks[trained], self.targets[trained]
-        encoders = list({id(network.encoder): network.encoder for network in networks}.values())
-        modules = torch.nn.ModuleList([*encoders, *(network.attention for network in networks)])
+        modules, encoders = list_modules(networks)
         max_tokens = max(MAX_SCORES_PER_BATCH // count_candidates(networks, self.plan.beam), 1)
 
         def batches(rng: np.random.Generator) -> list[Longs]:
@@ -199,6 +198,12 @@ class TreeTrainer:
             log=self.settings.log and self.settings.log + suffix,
             checkpoint=self.settings.checkpoint and self.settings.checkpoint + suffix,
         )
+
+
+def list_modules(networks: Sequence[LevelNetwork]) -> tuple[torch.nn.ModuleList, list[BiLstmEncoder]]:
+    """All modules of the networks of some levels, and their encoders, each once."""
+    encoders = list({id(network.encoder): network.encoder for network in networks}.values())
+    return torch.nn.ModuleList([*encoders, *(network.attention for network in networks)]), encoders
 
 
 def compute_loss(candidates: LevelCandidates) -> Tensor:

@@ -5,25 +5,30 @@ Training is in ``longtail.models.neuralxc.training`` and needs torch; prediction
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.data.holdout import split_holdout
+from longtail.errors import LongtailError
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints
+from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, Valid
-from longtail.models.neuralxc.settings import NeuralXCSettings
+from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
 from longtail.state import State
 from longtail.topk import TopK
+
+if TYPE_CHECKING:
+    from longtail.models.neuralxc.network import NeuralXCWeights
 
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
@@ -84,12 +89,59 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         elif self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
         weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress)
-        self.autoencoder, self.latent_regressor, self.label_decoder, vectors = weights
         if plan.output_activation == "none":
-            self.autoencoder = self.autoencoder.refit_decoder(X)
+            weights = weights._replace(autoencoder=weights.autoencoder.refit_decoder(X))
+        self._set_weights(weights, X)
+
+    def _set_weights(self, weights: NeuralXCWeights, X: sp.csr_array) -> None:
+        """Prepare for prediction; X: samples, some of which are queries that test the index."""
+        self.autoencoder, self.latent_regressor, self.label_decoder, vectors = weights
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
         self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
+
+    def _update(
+        self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
+    ) -> str:
+        from longtail.models.neuralxc.continuation import PACES, continue_neuralxc
+        from longtail.models.neuralxc.network import NeuralXCWeights
+        from longtail.nn.continuation import NewSamples
+
+        counts, n_samples = self.count_labels(Y), self.n_samples + X.shape[0]
+        plan = self.plan(self.n_samples, self.n_features, self.n_labels)
+        self._check_update(plan, self.plan(n_samples, self.n_features, Y.shape[1]))
+        seen = np.flatnonzero(counts).astype(np.int32)  # labels without samples have no outputs
+        places = np.searchsorted(seen, self.seen)
+        vectors = np.zeros((len(seen), self.index.get_vector(0).shape[0]), np.float32)
+        vectors[places] = np.stack([self.index.get_vector(i) for i in range(len(self.seen))])
+        new = np.setdiff1d(np.arange(len(seen)), places).astype(np.int32)
+        weights = NeuralXCWeights(self.autoencoder, self.latent_regressor, self.label_decoder, vectors)
+        samples = NewSamples.collect(
+            X,
+            sp.csr_array(Y[:, seen]),
+            None if known is None else sp.csr_array(known[:, seen]),
+            None if old is None else (old[0], sp.csr_array(old[1][:, seen])),
+            self.n_samples,
+            PACES,
+        )
+        log_odds = compute_log_odds(counts[seen[new]], n_samples)
+        weights = continue_neuralxc(samples, weights, new, log_odds, self, plan, progress)
+        self.seen = seen
+        self._set_weights(weights, X)
+        return f"the networks were trained further; {len(new):,} labels were added"
+
+    def _check_update(self, plan: NeuralXCPlan, after: NeuralXCPlan) -> None:
+        """Raise an error for settings with which training cannot be continued."""
+        if self.mode == "staged":
+            found = "neuralxc with mode=staged cannot be updated: a saved model has no label encoder"
+            raise LongtailError(found, hint="Train it again on all samples, or with mode=joint")
+        shape = [
+            (len(p.encoder_widths), len(p.label_encoder_widths), len(p.regressor_widths), p.code_activation, p.optimizer)
+            for p in (plan, after)
+        ]
+        if shape[0] != shape[1]:
+            found = "with the new labels, neuralxc has another network than the one that was trained"
+            raise LongtailError(found, hint="Train it again on all samples")
 
     def _embed(self, X: sp.csr_array) -> Floats:
         """Return the input of the last layer of ψₒ, and a 1 that is multiplied by the label's bias [n, h + 1]."""

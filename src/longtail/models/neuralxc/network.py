@@ -55,6 +55,16 @@ class NeuralXCNetwork(torch.nn.Module):
         return out
 
     @torch.no_grad()
+    def load(self, weights: NeuralXCWeights) -> None:
+        """Set the weights to what ``export`` returned, for continued training. Those of φₒ stay as they are."""
+        self.encoder.load(weights.autoencoder.encoder)
+        self.decoder.load(weights.autoencoder.decoder)
+        self.regressor.load(weights.regressor)
+        vectors, inner = weights.label_vectors, weights.label_decoder
+        layers = [*inner.weights, vectors[:, :-1].T], [*inner.biases, vectors[:, -1]], [*inner.activations, "none"]
+        self.label_decoder.load(Mlp(*layers))
+
+    @torch.no_grad()
     def export(self, output_activation: str) -> NeuralXCWeights:
         """Copy everything that prediction needs to plain arrays."""
         last = self.label_decoder

@@ -33,6 +33,7 @@ class NeuralXCPlan(TrainingPlan):
     label_rate: float
     inner_rate: float  # of layers between the first and the last
     init_norm: float = INIT_NORM
+    label_encoder_in_loss: bool = True  # whether the terms of φₒ are part of the loss
 
 
 @settings

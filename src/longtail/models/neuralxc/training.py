@@ -88,7 +88,7 @@ class NeuralXCTraining:
         if alpha:
             error = net.decoder.squared_error(code, x, self.plan.output_activation)
             total = total + alpha * self.per_feature * error
-        if beta or gamma:
+        if (beta or gamma) and self.plan.label_encoder_in_loss:
             label_code = net.label_encoder(y)  # [B, b]
             if beta:
                 error = net.label_decoder.squared_error(label_code, y, "sigmoid")

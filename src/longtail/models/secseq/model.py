@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
+from longtail.errors import LongtailError
 from longtail.features.mlp import Doubles
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.text import PLAIN_WORDS, TextFeatures
@@ -31,6 +32,7 @@ from longtail.state import State, extract_part
 from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
+_N_SIMILAR = 10  # labels that a text of a new label gets, from which its code is chosen
 _N_EXPLAINED = 64  # an explained label scores 0 if it is not among this many best
 _NUMBER = re.compile(r"\d+")
 
@@ -154,6 +156,51 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the tokens of the training texts are kept
         self._set_trees([compress_arrays(arrays, self) for arrays, _ in done])
+
+    def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
+        from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree
+        from longtail.nn.continuation import NewSamples
+
+        if self.target == "sequence" and known is not None and known.nnz:
+            found = (
+                "secseq with target=sequence cannot learn from feedback on some labels of a text, only from all its labels"
+            )
+            raise LongtailError(found, hint="Add texts with all their labels as new samples, or train with target=set")
+        counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
+        texts, replayed = self._encode(X), None if old is None else (self._encode(old[0]), old[1])
+        n_new = int(np.count_nonzero(counts)) - self.n_seen
+        if self.target == "set":
+            forest = [add_first_symbols(codes, counts) for codes in self.forest]
+        elif n_new and self.forest[0].depth == 1 and self.n_seen + n_new > self.forest[0].n_symbols:
+            found = "with target=sequence and one symbol per label, secseq has no symbols for new labels"
+            raise LongtailError(found, hint="Train it again on all samples, or with a larger n_symbols")
+        else:
+            similar = self._find_similar(texts, Y)
+            forest = [add_codes(codes, counts, similar) for codes in self.forest]
+        samples = NewSamples.collect(texts, Y, known, replayed, self.n_samples, PACES)
+        n_samples = self.n_samples + Y.shape[0]
+        trees = [
+            continue_tree(samples, arrays, before, codes, n_samples, self._tree_settings(m), plan, progress)
+            for m, (arrays, before, codes) in enumerate(zip(self.tree_arrays, self.forest, forest, strict=True))
+        ]
+        self.forest = forest
+        self._set_trees([compress_arrays(arrays, self) for arrays in trees])
+        return f"the networks of all codes were trained further; {n_new:,} labels were added"
+
+    def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
+        """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""
+        n_labels = self.n_labels
+        is_new = np.ones(Y.shape[1], bool)
+        is_new[np.flatnonzero(self.label_counts)] = False
+        rows = np.flatnonzero(Y @ is_new.astype(np.float32))
+        if not len(rows):
+            return sp.csr_array((Y.shape[1], n_labels), dtype=np.float32)
+        best = self._predictor.topk(texts[rows], min(_N_SIMILAR, self.n_seen), self, None)
+        there = best.ids >= 0
+        scores = sp.csr_array(
+            (best.scores[there], (np.nonzero(there)[0], best.ids[there])), shape=(len(rows), n_labels), dtype=np.float32
+        )
+        return sp.csr_array(Y[rows].T.tocsr() @ scores)
 
     def _tree_settings(self, number: int) -> SecSeqSettings:
         """The settings of one tree: it has its own seed and files."""

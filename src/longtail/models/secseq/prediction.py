@@ -83,7 +83,7 @@ class SetPredictor:
         :param trees: The arrays of each tree, as ``compress_arrays`` returned them.
         """
         self.encoders = [TreeEncoder(arrays) for arrays in trees]
-        self.heads = [extract_part(arrays, "net.") | _restore_node_vectors(arrays) for arrays in trees]
+        self.heads = [extract_part(arrays, "net.") | restore_node_vectors(arrays) for arrays in trees]
         self.searches = [
             TrieSearch.build(codes.trie, head, arrays["prior"])
             for codes, head, arrays in zip(forest, self.heads, trees, strict=True)
@@ -102,7 +102,7 @@ class SetPredictor:
         return np.maximum(V @ head["text_layer.weight"].T + head["text_layer.bias"], 0)
 
 
-def _restore_node_vectors(arrays: State) -> State:
+def restore_node_vectors(arrays: State) -> State:
     """The vectors of nodes in float32, if there are any."""
     if "nodes.values" not in arrays:
         return {}

@@ -30,6 +30,7 @@ from longtail.models.secseq.node_scores import score_nodes
 from longtail.models.secseq.settings import Texts
 from longtail.models.secseq.trie import CodeTrie, expand_ranges
 from longtail.nn.encoders import TextEncoder
+from longtail.nn.losses import chain_logits
 from longtail.nn.sparse_embedding import SparseEmbedding
 
 _PREFIX_STD = 0.3  # of initial prefix embeddings: large enough to matter next to the text
@@ -138,6 +139,35 @@ class BranchTargets:
             total = total + self._level_loss(net, H, depth, (rows, nodes), (next_rows, next_nodes))
             rows, nodes = next_rows, next_nodes
         return total / len(samples)
+
+    def score_labels(self, net: SetNetwork, H: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+        """The logits of the probabilities of the codes of labels, for pairs of a text and a label [n]; 0 without a code.
+
+        :param H: h(x) of a batch [B, width].
+        :param rows: The text of each pair [n].
+        """
+        trie, chosen = self.trie, labels.cpu().numpy()
+        leaf = np.full(max(int(chosen.max(initial=0)), int(trie.label.max())) + 1, -1, np.int64)
+        leaf[trie.label] = trie.level_start[trie.depth] + np.repeat(np.arange(trie.n_leaves), np.diff(trie.leaf_start))
+        there = np.flatnonzero(leaf[chosen] >= 0)
+        at, nodes = rows.cpu().numpy()[there], leaf[chosen[there]]
+        path = [nodes]
+        for _ in range(trie.depth - 1):
+            path.append(trie.parent[path[-1]].astype(np.int64))
+        z: Tensor | None = None
+        for depth, children in enumerate(reversed(path)):
+            parents = trie.parent[children]
+            symbols = torch.from_numpy(trie.symbol[children]).long().to(H.device)
+            prefixes = self.prefixes[depth][parents - trie.level_start[depth]]
+            logits = net.score_symbols(H, at, prefixes)  # [n, K], or [B, K] for the first symbol
+            own = np.arange(len(at)) if depth else at
+            score = logits[torch.from_numpy(own).to(H.device), symbols] + _to(H, self.prior[children])
+            if net.node_vectors is not None and depth > 0:
+                score = score + score_nodes(H, net.node_vectors, at, children - trie.level_start[2])
+            is_certain = (trie.first_child[parents + 1] - trie.first_child[parents] == 1) & (parents > 0)
+            z = score if z is None else torch.where(torch.from_numpy(is_certain).to(H.device), z, chain_logits(z, score))
+        assert z is not None
+        return torch.zeros(len(rows), device=H.device).index_put((torch.from_numpy(there).to(H.device),), z)
 
     def _level_loss(
         self, net: SetNetwork, H: Tensor, depth: int, pairs: tuple[Longs, Longs], next_pairs: tuple[Longs, Longs]

@@ -76,7 +76,7 @@ def fit_tree(
     objective = _make_objective(net, texts, Y, codes, settings, valid)
     is_small = isinstance(encoder, WordsEncoder | BagEncoder)  # fast on one thread, on which torch gives the same bits
     with torch_threads(1 if is_small else settings.threads):
-        optimizer = _make_optimizer(net, settings, plan)
+        optimizer = make_optimizer(net, settings, plan)
         run = train(net, batches, objective.loss, optimizer, loop, metric=objective.metric, progress=progress)
     return {**export_network(net), **objective.arrays}, run.history
 
@@ -122,7 +122,7 @@ def _export_head(net: SecSeqNetwork) -> State:
     return {name: value.cpu().numpy().copy() for name, value in weights.items()}
 
 
-def _make_optimizer(net: SecSeqNetwork, settings: SecSeqSettings, plan: SecSeqPlan) -> JointOptimizer:
+def make_optimizer(net: SecSeqNetwork, settings: SecSeqSettings, plan: SecSeqPlan) -> JointOptimizer:
     """Plain SGD for word vectors, Adam over the used rows for vectors of tokens and nodes, AdamW for the rest."""
     tables, dense = split_parameters(net)
     is_words = isinstance(net.encoder, WordsEncoder)
