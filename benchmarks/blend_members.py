@@ -44,7 +44,7 @@ def measure(name: str, n_samples: int | None, seed: int) -> list[Row]:
 
     for spec in METHODS:
         with Stopwatch() as watch:
-            taggers[spec] = Tagger(spec, seed=seed, threads=1, calibrate=False).fit(train, progress=False)
+            taggers[spec] = Tagger(spec, seed=seed, threads=1, calibrate=False, unseen=False).fit(train, progress=False)
         add(spec, taggers[spec], watch.cpu)
     for specs in BLENDS:
         with Stopwatch() as watch:
