@@ -37,6 +37,25 @@ def test_an_updated_tagger_knows_old_and_new_labels(method: str, train: Dataset,
     assert tagger.model.label_counts[-1] == 5
 
 
+@pytest.mark.parametrize("method", ["neuralxc", "aplc", "lightattention", "secseq"])
+def test_networks_are_updated_saved_and_updated_again(method: str, train: Dataset, new: Dataset, tmp_path: Path) -> None:
+    small = {"neuralxc": {"min_df": 1}, "aplc": {"width": 32, "hidden": 32}}.get(method, {"epochs": 3})
+    tagger = Tagger(method, threads=1, device="cpu", holdout=0.5, **small).fit(train, progress=False)
+    calibration = tagger.calibration
+    tagger.save(tmp_path / "model")
+    loaded = longtail.load(tmp_path / "model")
+    loaded.model.configure(threads=1, device="cpu")
+    feedback = [{"text": "apple pear ship", "accepted": ["fruit"], "rejected": ["sea"], "added": ["engine"]}]
+    for one in (tagger, loaded):
+        report = one.update(new, old=train, feedback=feedback, progress=False)
+        assert set(report.new_labels) == {"car", "engine"} and report.n_feedback == 1 and report.n_samples == 7
+    assert calibration is not None and tagger.calibration is not None
+    tags = tagger.predict(train.texts, k=6)
+    assert loaded.predict(train.texts, k=6) == tags
+    assert all(0 <= tag.score <= 1 for row in tags for tag in row)
+    assert {tag.label for row in tags for tag in row} >= {"car", "fruit"}
+
+
 def test_saved_and_loaded_it_predicts_the_same(train: Dataset, new: Dataset, test: Dataset, tmp_path: Path) -> None:
     tagger = fit(train, "plt")
     tagger.update(new, progress=False)
