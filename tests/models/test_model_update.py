@@ -270,8 +270,6 @@ def test_a_label_of_a_sample_must_be_known() -> None:
 
 def test_a_rejected_label_that_was_never_seen_changes_nothing_else(fitted: Model) -> None:
     """A label without samples has no vector, and is still never predicted."""
-    if not isinstance(fitted, NETWORKS):
-        pytest.skip("linear methods train a classifier of it")
     X, _ = draw_for(fitted, 2, 1)
     Y, known = feedback(N_LABELS + 1, {0: 3}, {0: N_LABELS, 1: N_LABELS}, 2)
     fitted.update(X, Y, known=known)

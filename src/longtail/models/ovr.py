@@ -106,6 +106,7 @@ class OneVsRest(OneVsRestSettings, Model):
     ) -> str:
         samples = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
         changed = samples.find_changed_labels()
+        changed = changed[self.count_labels(Y)[changed] > 0]  # a label that was only rejected is never predicted
         changed = changed[np.argsort(-samples.counts[changed], kind="stable")]
         blocks = [changed[i : i + LABELS_PER_BLOCK] for i in range(0, len(changed), LABELS_PER_BLOCK)]
         compact = CompactSamples(samples, np.arange(samples.X.shape[0], dtype=np.int32))
