@@ -47,16 +47,25 @@ def mean_precision(best: Callable[[slice], TopK], Y: sp.csr_array) -> MeanPrecis
 
 
 def rank_by_inner_product(
-    embed: Callable[[sp.csr_array], Tensor], V: Tensor, bias: Tensor, seen: Ints, X: sp.csr_array
+    embed: Callable[[sp.csr_array], Tensor],
+    V: Tensor,
+    bias: Tensor,
+    seen: Ints,
+    X: sp.csr_array,
+    others: Callable[[sp.csr_array], Tensor] | None = None,
 ) -> Callable[[slice], TopK]:
     """Make a function that returns the five best labels by inner product of a slice of the samples X.
 
     embed: samples -> [n, d]. V: [n_labels, d]. bias: [n_labels]. seen: labels with training samples, the only candidates.
+    others: samples -> [n, n_labels] scores that are added.
     """
     vectors, bias = V[seen].T, bias[seen]
 
     def best(part: slice) -> TopK:
-        top = (embed(X[part]) @ vectors + bias).topk(min(5, len(seen)))
+        Z = embed(X[part]) @ vectors + bias
+        if others is not None:
+            Z += others(X[part])[:, seen]
+        top = Z.topk(min(5, len(seen)))
         return TopK(seen[top.indices.cpu().numpy()], top.values.cpu().numpy())
 
     return best

@@ -68,7 +68,7 @@ class ExactIndex:
         ids, scores = make_empty_topk(len(Q), k)
         for i in range(len(Q)):
             q_codes, step, norm, lost = round_query(Q[i])
-            slack = self.max_norm * (norm * _bound_rounding(Q.shape[1]) + lost) * _ROUND_UP + _UNDERFLOW
+            slack = self.max_norm * (norm * bound_rounding(Q.shape[1]) + lost) * _ROUND_UP + _UNDERFLOW
             query = (Q[i], q_codes, step, norm, slack, labels)
             scan_labels(*query, self.V, self.codes, self.scale, self.error, ids[i], scores[i])
         return TopK(ids, scores)
@@ -106,7 +106,7 @@ def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None, c
             labels = V[few] if candidates is None else V[candidates[few]]
             rough = block @ labels.T  # [queries, labels]
             # Twice, as both the rough product and the score itself are rounded.
-            slack = 2 * _bound_rounding(V.shape[1]) * _compute_norms(labels).max() * norms + _UNDERFLOW
+            slack = 2 * bound_rounding(V.shape[1]) * _compute_norms(labels).max() * norms + _UNDERFLOW
             _insert_block(block, labels, rough, slack, first, n_found, ids[part], scores[part])
 
     for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads if len(Q) > _QUERIES_PER_BLOCK else 1):
@@ -116,7 +116,7 @@ def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None, c
     return TopK(ids, scores)
 
 
-def _bound_rounding(d: int) -> float:
+def bound_rounding(d: int) -> float:
     """Bound on the rounding error of a float32 inner product of two unit vectors of dimension d, with some margin."""
     return (d + 8) * _FLOAT32_ERROR * _ROUND_UP
 

@@ -16,6 +16,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[GlasSettings, GlasPlan], bool]]] = {
     "margin": ("loss=margin", lambda s, p: p.loss == "margin"),
     "n_hardest": ("negatives=hardest", lambda s, p: p.negatives == "hardest"),
     "logq_correction": ("negatives=batch or hardest", lambda s, p: p.negatives != "all"),
+    "sparse_part": ("negatives=all", lambda s, p: p.negatives == "all"),
     "init_norm": ("init=pifa or svd", lambda s, p: p.init != "random"),
     "regulariser": ("reg_weight above 0", lambda s, p: s.reg_weight > 0),
     "cooccurrence": ("regulariser=glas or laplacian", lambda s, p: s.uses_cooccurrence),

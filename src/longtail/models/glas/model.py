@@ -17,14 +17,18 @@ from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Bools, Floats, Ints
+from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
+from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.settings import GlasSettings
 from longtail.progress import Progress
+from longtail.search.exact import ExactIndex
+from longtail.search.exact_sum import search_sum
 from longtail.search.index import LabelIndex
-from longtail.state import State
+from longtail.state import State, extract_part
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
@@ -44,8 +48,8 @@ class Glas(GlasSettings, CentroidTrial, Model):
     label bias, one drawn label per sample, margin loss against the other drawn labels, 1024 dimensions, λ 10, ρ 0.8, batches
     of 4096, up to 10 epochs). ``best`` depends on the number of labels. Up to 4,096: binary cross-entropy over all labels,
     label vectors that start at the centroids of their samples, E trained by plain SGD, averaged weights. Up to 50,000:
-    softmax over all labels, no ReLU, and E, too, starts from the centroids, trained by Adam. Above: softmax over the labels
-    of the batch.
+    no ReLU, E starts from the centroids, trained by Adam, and a sparse linear part is added to the scores: vectors of a
+    few hundred dimensions cannot tell the rare words of so many labels apart. Above: softmax over the labels of the batch.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> Glas(dim=8, holdout=0).fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -58,7 +62,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
         "paper": {
             **{"dim": 1024, "relu": True, "second_layer": True, "weight_norm": "all", "unit_inputs": True},
             **{"label_bias": False, "init": "random", "loss": "margin", "negatives": "batch", "logq_correction": 0.0},
-            **{"reg_weight": 10.0, "keep_prob": 0.8, "batch": 4096, "epochs": 10},
+            **{"sparse_part": False, "reg_weight": 10.0, "keep_prob": 0.8, "batch": 4096, "epochs": 10},
             **{"optimizer": "sgd", "rate": 10.0, "label_rate": 0.003, "schedule": "constant", "average": "none"},
             **PUBLISHED_FEATURES,
         },
@@ -70,6 +74,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
     W2: Floats | None  # [dim, dim] second layer
     seen: Ints  # ids of the labels that have training samples
     index: LabelIndex  # [len(seen), dim + 1] label vectors, each with its bias as last component
+    sparse: SparsePart | None  # [n_features, len(seen)] sparse part of the scores
 
     @property
     def score_meaning(self) -> Literal["probability", "margin"]:
@@ -95,7 +100,11 @@ class Glas(GlasSettings, CentroidTrial, Model):
         vectors = np.hstack([weights.V, weights.bias[:, None]])[self.seen]
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
-        self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
+        self.sparse = None if weights.sparse is None else weights.sparse.select_labels(self.seen)
+        if self.sparse is None:
+            self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
+        else:  # an approximate search would not know the scores of the sparse part
+            self.index = LabelIndex(ExactIndex.build(vectors))
 
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
@@ -114,7 +123,11 @@ class Glas(GlasSettings, CentroidTrial, Model):
         V[self.seen], bias[self.seen] = vectors[:, :-1], vectors[:, -1]
         new = np.setdiff1d(Y.indices, self.seen).astype(np.int32)
         E = self.E.dequantise(np.arange(X.shape[1], dtype=np.int32))
-        weights = GlasWeights(E, self.shift, self.W2, V, bias)
+        sparse = None
+        if self.sparse is not None:
+            odds = compute_log_odds(counts, self.n_samples + X.shape[0])
+            sparse = self.sparse.spread_labels(self.seen, Y.shape[1]).add_samples(X, Y, new, odds)
+        weights = GlasWeights(E, self.shift, self.W2, V, bias, sparse)
         weights = continue_glas(
             NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress
         )
@@ -156,21 +169,32 @@ class Glas(GlasSettings, CentroidTrial, Model):
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
-        best = self.index.topk(self._embed(X), k, self.threads, None if allowed is None else allowed[self.seen])
+        best = self._search(X, k, None if allowed is None else allowed[self.seen])
         scores = np.exp(-np.logaddexp(0, -best.scores)) if self.score_meaning == "probability" else best.scores
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
 
+    def _search(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
+        """Find the k best of the labels that have training samples; allowed: [len(seen)]."""
+        if self.sparse is None:
+            return self.index.topk(self._embed(X), k, self.threads, allowed)
+        assert isinstance(self.index.search, ExactIndex)
+        sparse, candidates = self.sparse, None if allowed is None else np.flatnonzero(allowed)
+        k = min(k, len(self.seen) if candidates is None else len(candidates))
+        return search_sum(self.index.search, self._embed(X), lambda part: sparse.score(X[part]), k, self.threads, candidates)
+
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
-        """Return the slopes of the inner product, through φ: Σ x · slopes is its difference from that of an empty sample."""
+        """Return the slopes of the score, through φ: Σ x · slopes is its difference from that of an empty sample."""
+        number = int(np.searchsorted(self.seen, label))
         weights, biases, activations = [self.E.dequantise(x.indices)], [self.shift], ["relu" if self._has_relu else "none"]
         if self.W2 is not None:
             weights.append(self.W2.T)
             biases.append(np.zeros(len(self.W2), np.float32))
             activations.append("none")
-        mlp, v = Mlp(weights, biases, activations), self.index.get_vector(np.searchsorted(self.seen, label))[:-1]
+        mlp, v = Mlp(weights, biases, activations), self.index.get_vector(number)[:-1]
         if self.unit_inputs:  # there are no biases then, so the length of φ(x) scales all contributions alike
             v = v / max(float(np.linalg.norm(mlp(x.data[None])[0])), _MIN_NORM)
-        return mlp.slopes(x.data, v)
+        out = mlp.slopes(x.data, v)
+        return out if self.sparse is None else out + self.sparse.slopes(x, number)
 
     @property
     def _has_relu(self) -> bool:
@@ -183,6 +207,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
             **{f"E.{name}": array for name, array in self.E.state().items()},
             **{f"index.{name}": array for name, array in index.items()},
             **({} if self.W2 is None else {"W2": self.W2}),
+            **({} if self.sparse is None else {f"sparse.{name}": array for name, array in self.sparse.state().items()}),
             **{"shift": self.shift, "seen": self.seen},
         }
 
@@ -190,4 +215,6 @@ class Glas(GlasSettings, CentroidTrial, Model):
         self.E = QuantisedTable(state["E.values"], state["E.scale"])
         self.shift, self.seen, self.W2 = state["shift"], state["seen"], state.get("W2")
         index = {name.removeprefix("index."): array for name, array in state.items() if name.startswith("index.")}
+        sparse = extract_part(state, "sparse.")
+        self.sparse = SparsePart.from_state(sparse) if sparse else None
         self.index = LabelIndex.from_state({**index, "vectors": index["vectors"].astype(np.float32)})

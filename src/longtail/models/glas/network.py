@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints
+from longtail.linear.sparse_part import SparsePart
 from longtail.nn.sparse_embedding import SparseEmbedding
 
 _MIN_NORM = 1e-12
@@ -24,6 +25,7 @@ class GlasWeights(NamedTuple):
     W2: Floats | None  # [dim, dim]
     V: Floats  # [n_labels, dim]
     bias: Floats  # [n_labels]
+    sparse: SparsePart | None = None  # [n_features, n_labels]; the network does not know it
 
 
 class GlasNetwork(torch.nn.Module):

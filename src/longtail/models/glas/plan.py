@@ -24,6 +24,7 @@ class GlasPlan(TrainingPlan):
     init_norm: float
     label_rate: float
     average: str
+    sparse_part: bool = False
 
 
 def _plan(

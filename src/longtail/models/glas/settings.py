@@ -61,6 +61,12 @@ class GlasSettings(TrainingSettings):
         default=None,
         positive=True,
     )
+    sparse_part: bool | None = setting(
+        "Add a sparse linear part to the scores. Its weights start as the centroids of each label's samples and names. None:"
+        f" with negatives=all and more than {MAX_FULL_LOSS_LABELS:,} labels.",
+        default=None,
+        paper="false",
+    )
     loss: str | None = setting(
         "Loss: margin (eq. 1), softmax (cross-entropy) or bce (binary cross-entropy, whose scores are probabilities)."
         f" None: bce for up to {MAX_FULL_LOSS_LABELS:,} labels, otherwise softmax.",
@@ -195,7 +201,8 @@ class GlasSettings(TrainingSettings):
             plan = replace(plan, batch=choose_batch(n_samples, plan.batch, plan.batch * 4))
         if self.word_vectors is not None:
             plan = replace(plan, init="pifa")
-        values = {**vars(plan), "loss": loss, "negatives": negatives}
+        is_sparse = negatives == "all" and (n_seen > MAX_FULL_LOSS_LABELS if self.sparse_part is None else self.sparse_part)
+        values = {**vars(plan), "loss": loss, "negatives": negatives, "sparse_part": is_sparse}
         given: dict[str, Any] = {name: getattr(self, name, None) for name in values}
         return GlasPlan(**{name: values[name] if given[name] in (None, "auto") else given[name] for name in values})
 

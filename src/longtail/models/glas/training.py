@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints, Longs
+from longtail.linear.sparse_part import SparsePart, correct_own_scores
+from longtail.linear.sparse_training import continue_sparse_part, fit_sparse_part
 from longtail.model import Valid
 from longtail.models.glas.cooccurrence import compute_cooccurrence, take_submatrix
 from longtail.models.glas.network import GlasNetwork, GlasWeights
@@ -32,6 +35,7 @@ from longtail.progress import Progress
 _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagrad, "adam": LazyAdam}
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to initialise label vectors
 _MIN_PROBABILITY = 1e-9  # of drawing a label, so that its logarithm is finite
+_SPARSE_SCALES, _SPARSE_SCALE = (0.5, 1.0, 2.0, 4.0), 1.0  # weights of the sparse part that are tried; without held-out data
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 _ALONE = Pace(epochs=3, rate=0.1)
 PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=_ALONE, feedback=_ALONE)  # of updates
@@ -178,10 +182,19 @@ class GlasTraining:
         return JointOptimizer(*parts, torch.optim.AdamW(dense, lr=label_rate, weight_decay=0.0))
 
     @torch.no_grad()
-    def validate(self, X: sp.csr_array, Y: sp.csr_array) -> float:
-        """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent."""
-        net = self.net
-        return mean_precision(rank_by_inner_product(net.embed, net.label_vectors(), net.bias, self.seen, X), Y)
+    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> float:
+        """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the scores."""
+        net, device = self.net, self.net.bias.device
+        others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=device)
+        return mean_precision(rank_by_inner_product(net.embed, net.label_vectors(), net.bias, self.seen, X, others), Y)
+
+    def add_sparse_part(self, weights: GlasWeights, valid: Valid | None, progress: Progress) -> GlasWeights:
+        """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
+        part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
+        scaled = [replace(part, scale=scale) for scale in _SPARSE_SCALES]
+        if valid is None:
+            return weights._replace(sparse=replace(part, scale=_SPARSE_SCALE))
+        return weights._replace(sparse=max(scaled, key=lambda each: self.validate(*valid, each)))
 
 
 def _compute_draw_probabilities(Y: sp.csr_array) -> NDArray[np.float64]:
@@ -210,7 +223,10 @@ def fit_glas(
         run = train(
             training.net, training.batches, training.loss, training.build_optimizer(), loop, metric=metric, progress=progress
         )
-    return training.net.export(), run.history
+        weights = training.net.export()
+        if plan.sparse_part:
+            weights = training.add_sparse_part(weights, valid, progress)
+    return weights, run.history
 
 
 def continue_glas(
@@ -240,4 +256,17 @@ def continue_glas(
     losses = training.loss, partial_loss
     with torch_threads(settings.threads):
         train_further(net, samples, divide_randomly(plan.batch), losses, training.build_optimizer(), settings, progress)
-    return net.export()
+    sparse = None if weights.sparse is None else _continue_sparse_part(weights.sparse, samples, settings, new, progress)
+    return net.export()._replace(sparse=sparse)
+
+
+def _continue_sparse_part(
+    part: SparsePart, samples: NewSamples, settings: GlasSettings, new: Ints, progress: Progress
+) -> SparsePart:
+    """Train the sparse part further. Only the centroids of new labels contain the samples; other weights are trained."""
+    corrections, known = correct_own_scores(part, samples.X, samples.Y, new), None
+    if samples.known is not None:
+        known = samples.known.copy()
+        known.resize(samples.Y.shape)  # of replayed samples, all labels are known
+    options: dict[str, Any] = {"known": known, "rate": samples.pace.rate, "seed": settings.seed, "progress": progress}
+    return continue_sparse_part(part, samples.X, samples.Y, corrections, **options)

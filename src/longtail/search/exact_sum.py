@@ -1,0 +1,94 @@
+"""Exact top-k of a sum of scores: inner products with label vectors plus other scores, such as those of a sparse part.
+
+As in ``exact.py``, inner products are approximated first, and computed in full only for labels that may be among the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
+from longtail.search.exact import ExactIndex, bound_rounding, inner_product, round_query
+from longtail.search.topk_kernels import insert_topk, make_empty_topk
+from longtail.topk import TopK
+
+_MAX_SINGLE_QUERIES = 4  # up to this many, one query after the other is faster than a matrix multiplication
+_QUERIES_PER_BLOCK = 64  # whose other scores of all labels are in memory at a time
+_ROUND_UP = 1 + 1e-6
+_FLOAT32_ERROR = 2.0**-24  # largest relative error of one float32 operation
+
+
+def search_sum(
+    index: ExactIndex,
+    Q: Floats,
+    others: Callable[[slice], Floats],
+    k: int,
+    threads: int | None = None,
+    candidates: Longs | None = None,
+) -> TopK:
+    """The k labels with the largest sums; ties are broken by the smaller id.
+
+    :param index: Label vectors [n_labels, d].
+    :param Q: [n_queries, d] Queries.
+    :param others: Returns the other scores of a block of queries [n, n_labels].
+    :param candidates: [at least k] Labels to search among, in ascending order. None: all.
+
+    >>> index = ExactIndex.build(np.eye(3, dtype=np.float32))
+    >>> others = np.array([[3, 0, 0]], np.float32)
+    >>> search_sum(index, np.array([[0, 1, 2]], np.float32), lambda part: others[part], k=2).ids.tolist()
+    [[0, 2]]
+    """
+    labels = index.every_label if candidates is None else candidates
+    ids, scores = make_empty_topk(len(Q), k)
+    rounding = 2 * bound_rounding(Q.shape[1])  # both the rough product and the score itself are rounded
+
+    def work(start: int) -> None:
+        part = slice(start, min(start + _QUERIES_PER_BLOCK, len(Q)))
+        more = others(part)
+        few = part.stop - part.start <= _MAX_SINGLE_QUERIES
+        rough = None if few else (Q[part] @ index.V.T)  # [queries, n_labels]
+        for i in range(part.start, part.stop):
+            other = more[i - part.start]
+            norm = float(np.linalg.norm(Q[i].astype(np.float64))) * _ROUND_UP
+            largest = index.max_norm * norm + float(np.abs(other).max(initial=0))
+            slack = index.max_norm * norm * rounding + 4 * _FLOAT32_ERROR * largest
+            if rough is not None:
+                _scan_rough(Q[i], labels, index.V, rough[i - part.start], other, slack, ids[i], scores[i])
+            else:
+                codes, step, _, lost = round_query(Q[i])
+                slack += index.max_norm * lost * _ROUND_UP
+                coded = (index.codes, index.scale, index.error)
+                _scan_codes(Q[i], codes, step, norm, slack, labels, index.V, *coded, other, ids[i], scores[i])
+
+    for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads if len(Q) > _QUERIES_PER_BLOCK else 1):
+        pass
+    return TopK(ids, scores)
+
+
+@kernel
+def _scan_rough(
+    q: Floats, labels: Longs, V: Floats, rough: Floats, other: Floats, slack: float, ids: Ints, scores: Floats
+) -> None:
+    """Fill ids and scores [k] with the best labels of one query, from rough inner products [n_labels]."""
+    n_found, last = 0, len(ids) - 1
+    for i in labels:
+        if float(rough[i]) + float(other[i]) + slack > scores[last]:
+            n_found = insert_topk(i, inner_product(q, V[i]) + other[i], ids, scores, n_found)
+
+
+@kernel
+def _scan_codes(
+    q: Floats, q_codes: NDArray[np.int16], step: float, norm: float, slack: float, labels: Longs,
+    V: Floats, codes: NDArray[np.int8], scale: Floats, error: Floats, other: Floats, ids: Ints, scores: Floats,
+) -> None:  # fmt: skip
+    """Fill ids and scores [k] with the best labels of one query, from 8-bit copies of the label vectors."""
+    n_found, last = 0, len(ids) - 1
+    for i in labels:
+        total = np.int32(0)
+        for j in range(len(q)):
+            total = np.int32(total + np.int32(q_codes[j]) * np.int32(codes[i, j]))
+        if step * scale[i] * total + norm * error[i] + slack + float(other[i]) > scores[last]:
+            n_found = insert_topk(i, inner_product(q, V[i]) + other[i], ids, scores, n_found)
