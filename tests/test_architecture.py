@@ -39,7 +39,7 @@ LAYERS = [
     ["nn"],
     ["search"],
     ["model"],
-    ["extractor"],
+    ["extractor", "named_texts"],
     ["spec"],
     ["pipeline"],
     ["models"],
