@@ -57,12 +57,14 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=None, help="use a random sample of the training data")
     parser.add_argument("--seed", type=int, default=0, help="of the sample, the held-out data and the models")
     parser.add_argument("--test", action="store_true", help="evaluate on test data")
+    parser.add_argument("--only", action="append", choices=FIXED, help="compare with this fixed setting only; may be repeated")
     args = parser.parse_args()
     tables, notes = {}, []
     for name in args.corpora:
         train, held_out = split_corpus(name, args.samples, args.seed, args.test)
         rows: list[Row] = []
-        for title, spec in {"defaults": "plt", **FIXED}.items():
+        fixed = {title: spec for title, spec in FIXED.items() if title in (args.only or FIXED)}
+        for title, spec in {"defaults": "plt", **fixed}.items():
             values, tagger = measure(spec, train, held_out, args.seed)
             rows.append({"settings": title, **values})
             print_progress(f"{name}: {title} {values['P@1']:.2f} {values['P@5']:.2f} {values['PSP@5']:.2f}")
