@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=None, help="use a random sample of the training data")
     parser.add_argument("--seed", type=int, default=0, help="of the sample, the held-out data and the models")
     parser.add_argument("--test", action="store_true", help="evaluate on test data")
-    parser.add_argument("--only", action="append", choices=FIXED, help="compare with this fixed setting only; may be repeated")
+    parser.add_argument("--only", action="append", choices=FIXED, help="compare with this fixed setting; may be repeated")
     args = parser.parse_args()
     tables, notes = {}, []
     for name in args.corpora:
