@@ -35,7 +35,8 @@ from longtail.progress import Progress
 _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagrad, "adam": LazyAdam}
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to initialise label vectors
 _MIN_PROBABILITY = 1e-9  # of drawing a label, so that its logarithm is finite
-_SPARSE_SCALES, _SPARSE_SCALE = (0.5, 1.0, 2.0, 4.0), 1.0  # weights of the sparse part that are tried; without held-out data
+_SPARSE_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
+_SPARSE_SCALE = 1.0  # its weight if there are none
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 _ALONE = Pace(epochs=3, rate=0.1)
 PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=_ALONE, feedback=_ALONE)  # of updates
@@ -191,9 +192,9 @@ class GlasTraining:
     def add_sparse_part(self, weights: GlasWeights, valid: Valid | None, progress: Progress) -> GlasWeights:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
-        scaled = [replace(part, scale=scale) for scale in _SPARSE_SCALES]
         if valid is None:
             return weights._replace(sparse=replace(part, scale=_SPARSE_SCALE))
+        scaled = [replace(part, scale=scale) for scale in _SPARSE_SCALES]
         return weights._replace(sparse=max(scaled, key=lambda each: self.validate(*valid, each)))
 
 
