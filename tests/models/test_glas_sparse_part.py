@@ -104,3 +104,14 @@ def test_it_is_on_with_many_labels_and_refused_without_effect() -> None:
     assert Glas.preset("paper")["sparse_part"] is False
     with pytest.raises(SettingError, match=r"sparse_part is true, which has no effect here\. It needs negatives=all"):
         Glas(sparse_part=True, negatives="batch").fit(*make_toy())
+
+
+def test_a_saved_tagger_predicts_the_same(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    words = [f"w{number}" for number in range(60)]
+    labels = [[words[number % 30]] for number in range(300)]
+    texts = [" ".join([name, *random.choice(words, 3)]) for (name,) in labels]
+    tagger = Tagger("glas+negatives=all+sparse_part=true+epochs=1", threads=1).fit(texts, labels, progress=False)
+    tagger.save(tmp_path / "model")
+    before, after = tagger.topk(texts[:9]), load(tmp_path / "model").topk(texts[:9])
+    assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)

@@ -97,7 +97,7 @@ class SparsePart:
         """The arrays to save: weights as 16-bit floats, and numbers of labels in 16 bits if they fit."""
         labels = self.W.indices.astype(np.uint16 if self.n_labels <= 2**16 else np.int32)
         weights = self.W.data.astype(np.float16)
-        sums = {"bias": self.bias, "scale": np.array(self.scale)}
+        sums = {"bias": self.bias, "scale": np.array([self.scale])}
         return {"starts": self.W.indptr, "labels": labels, "weights": weights, **sums}
 
     @classmethod
@@ -106,7 +106,7 @@ class SparsePart:
         labels, weights = state["labels"].astype(np.int32), state["weights"].astype(np.float32)
         starts, bias = np.asarray(state["starts"], np.int32), state["bias"]
         W = sp.csr_array((weights, labels, starts), shape=(len(starts) - 1, len(bias)))
-        return cls(W, bias, float(state["scale"]))
+        return cls(W, bias, float(state["scale"][0]))
 
 
 def correct_own_scores(part: SparsePart, X: sp.csr_array, Y: sp.csr_array, labels: Ints | None = None) -> sp.csr_array:
