@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from glas_toy import make_toy
 
+from longtail import Tagger, load
 from longtail.errors import SettingError
 from longtail.model import widen
 from longtail.models.glas.model import Glas
