@@ -20,13 +20,13 @@ from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
-from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
+from longtail.models.glas.exact_sum import search_sum
 from longtail.models.glas.settings import GlasSettings
+from longtail.models.glas.sparse_part import SparsePart
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
-from longtail.search.exact_sum import search_sum
 from longtail.search.index import LabelIndex
 from longtail.state import State, extract_part
 from longtail.topk import TopK

@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints, Longs
-from longtail.linear.sparse_part import SparsePart, correct_own_scores
-from longtail.linear.sparse_training import continue_sparse_part, fit_sparse_part
 from longtail.model import Valid
 from longtail.models.glas.cooccurrence import compute_cooccurrence, take_submatrix
 from longtail.models.glas.network import GlasNetwork, GlasWeights
 from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
+from longtail.models.glas.sparse_part import SparsePart, correct_own_scores
+from longtail.models.glas.sparse_training import continue_sparse_part, fit_sparse_part
 from longtail.models.glas.start import start_from_labels
 from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further
 from longtail.nn.devices import find_device, torch_threads

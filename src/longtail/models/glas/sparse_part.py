@@ -1,7 +1,7 @@
 """A sparse linear part of a score, beside the inner product of embeddings: it tells the rare words of many labels apart.
 
 Its weights start as the centroids of the labels' samples, and only these entries are ever trained: a label has weights for
-features of its samples and names, and for no other. It is trained by itself, by ``linear/sparse_training.py``.
+features of its samples and names, and for no other. It is trained by itself, by ``sparse_training.py``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from longtail.kernels import Floats, Ints, Longs, fast_kernel
-from longtail.linear.sparse_part import SparsePart, correct_own_scores
+from longtail.models.glas.sparse_part import SparsePart, correct_own_scores
 from longtail.progress import SILENT, Progress
 
 _RATE, _EPOCHS = 3.0, 2  # chosen on held-out data; the rate falls to 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from longtail.models.glas.exact_sum import search_sum
 from longtail.search.exact import ExactIndex
-from longtail.search.exact_sum import search_sum
 
 
 @pytest.mark.parametrize("n_queries", [1, 3, 150])  # few queries use 8-bit copies of the vectors, many come in blocks
