@@ -57,7 +57,8 @@ take no seed: their values differ by some tenths from run to run.
 
 Recorded before names of labels were training texts, or with earlier networks, and to be recorded again: `blend` and `glas`
 on Finna (English), `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm` on Debian,
-`lightattention` on Debian and manual pages, `aplc` on Gutenberg. Most costs do not include calibration, which adds 0 to 14 %.
+`lightattention` on Debian and manual pages, `aplc` on Gutenberg. Most costs do not include calibration, which adds 0 to
+14 %.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""
