@@ -11,7 +11,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "examples"
 PRINTED = {
     "tag_texts.py": ("axis", "because of"),
-    "compare_methods.py": ("Plan(proposed: plt", "wide", "P@1"),
+    "compare_methods.py": ("Plan(proposed: ovr", "wide", "P@1"),
     "grid_search.py": ("cross-validation", "grid search: C="),
 }
 

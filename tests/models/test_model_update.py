@@ -288,7 +288,16 @@ def test_new_and_partly_labelled_samples_are_learned_together(fitted: Model) -> 
 
 
 TEXTS, FRUIT = ["red apple", "red rose", "green apple", "white rose"] * 4, np.array([[1, 0], [0, 1]] * 8)
-SEQUENCES = {"target": "sequence", "width": 8, "hidden": 8, "symbol_width": 8, "epochs": 1, "holdout": 0.0, "threads": 1}
+SEQUENCES = {
+    "target": "sequence",
+    "encoder": "bag",
+    "width": 8,
+    "hidden": 8,
+    "symbol_width": 8,
+    "epochs": 1,
+    "holdout": 0.0,
+    "threads": 1,
+}
 
 
 def test_sequences_refuse_partly_labelled_texts_and_labels_without_symbols() -> None:
