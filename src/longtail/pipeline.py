@@ -226,7 +226,7 @@ class Pipeline:
         self.model.decisions = tuple(about["decisions"])
         if self.extractor is not None:
             self.extractor.restore(about["features"], state)
-        elif about["features"] is not None:  # bundles of format 3 have none
+        elif about["features"] is not None:  # up to format 4, methods that read texts have none
             self.named_texts.restore(about["features"], state)
         return self
 

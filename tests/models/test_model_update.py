@@ -68,7 +68,7 @@ def draw(n_samples: int, seed: int, n_labels: int = N_LABELS) -> tuple[sp.csr_ar
 def draw_for(model: Model, n_samples: int, seed: int, n_labels: int = N_LABELS) -> tuple[Any, sp.csr_array]:
     """The same; as texts for methods that read texts. A feature is a word; words of new labels occur in old texts, too."""
     X, Y = draw(n_samples, seed, n_labels)
-    if model.input != "texts":
+    if model.reads != "texts":
         return X, Y
     other = np.random.default_rng(seed).random((n_samples, 64)) < 0.04
     other[:, : 3 * N_LABELS] = False
@@ -95,7 +95,7 @@ def fitted(request: pytest.FixtureRequest) -> Model:
 
 def test_an_update_is_about_as_good_as_training_on_everything(fitted: Model) -> None:
     old, new, (X, Y) = draw_for(fitted, 300, 0), draw_for(fitted, 60, 1), draw_for(fitted, 400, 2)
-    X_both = [*old[0], *new[0]] if fitted.input == "texts" else sp.vstack([old[0], new[0]], format="csr")
+    X_both = [*old[0], *new[0]] if fitted.reads == "texts" else sp.vstack([old[0], new[0]], format="csr")
     both = X_both, sp.vstack([old[1], new[1]], format="csr")
     scratch = precision(type(fitted)(**fitted.get_params()).fit(*both), X, Y)
     assert precision(fitted.update(*new), X, Y) >= scratch - 3
@@ -115,7 +115,8 @@ def test_new_labels_are_predicted_and_old_ones_are_not_forgotten(fitted: Model) 
     assert precision(fitted, *test) >= before - 3
     rows = np.flatnonzero(np.diff(later[1][:, N_LABELS:].indptr))
     found = fitted.topk(take_samples(later[0], rows), 2).ids >= N_LABELS
-    assert found.any(axis=1).mean() > (0.5 if isinstance(fitted, NETWORKS) else 0.8)
+    least = 0.6 if isinstance(fitted, Glas) else 0.5 if isinstance(fitted, NETWORKS) else 0.8
+    assert found.any(axis=1).mean() > least
     assert fitted.topk(later[0], N_LABELS + 2).ids.max() == N_LABELS + 1
 
 

@@ -32,7 +32,7 @@ def plan(p: Profile, minutes: float = 10.0, memory: float = 64.0) -> Plan:
         (PACKAGES, 12, DENSE_PLT),
         (PACKAGES, 5, "blend"),
         (PACKAGES, 0.5, "ovr"),
-        (replace(PACKAGES, n_labels=20_000), 60, "plt"),  # learns from names of labels; the recorded blends did not
+        (replace(PACKAGES, n_labels=20_000), 60, "plt"),  # the recorded blend on Finna records did not learn from names
         (replace(PACKAGES, n_labels=20_000), 2, "plt"),
         (replace(PACKAGES, median_samples=2), 60, "ovr"),
         (VECTORS, 60, "blend"),
