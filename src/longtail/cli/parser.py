@@ -301,6 +301,11 @@ def _add_labels(add: _Add) -> None:
     history = operation("history", "List the changes, oldest first.", logged=False)
     for parser in (diff, sync, history):
         parser.add_argument("--json", action="store_true", help="print JSON")
+    export = operation("export", "Write the labels that are predicted, for other programs.", logged=False)
+    formats = "annif: the CSV file that `annif load-vocab` reads"
+    export.add_argument("--format", choices=("annif",), required=True, help=formats)
+    export.add_argument("--language", default="en", metavar="CODE", help="language of the names (default: en)")
+    export.add_argument("--out", metavar="FILE", help="write to a file (default: standard output)")
     operation("undo", "Undo the last change that was not undone yet.", logged=False)
 
 

@@ -159,7 +159,7 @@ async def get_metrics(service: Shared) -> Response:
 
 def encode(value: Any) -> bytes:
     """Write JSON."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def _answer(value: Any, status: int = 200) -> Response:

@@ -13,10 +13,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse
 
 from longtail import __version__
 from longtail.errors import LongtailError
-from longtail.service import api
+from longtail.service import annif, api, fasttext, inference, label_studio
 from longtail.service.batching import Batcher
 from longtail.service.errors import PROBLEM, answer_error, make_problem
 from longtail.service.feedback import FeedbackLog
@@ -71,7 +72,8 @@ def make_app(settings: ServiceSettings, folders: Mapping[str, Path]) -> FastAPI:
         batcher.stop()
 
     app = FastAPI(title="longtail", version=__version__, docs_url=None, redoc_url=None, lifespan=run)
-    for router in (api.router, api.metrics_router, make_page_router()):
+    others = (annif.router, label_studio.router, inference.router, fasttext.router)
+    for router in (api.router, api.metrics_router, *others, make_page_router()):
         app.include_router(router)
     app.add_exception_handler(LongtailError, _answer_library_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
@@ -100,6 +102,8 @@ def _reload_on_hangup(models: ModelStore, tasks: set[asyncio.Task[None]]) -> Non
 async def _answer_library_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LongtailError)
     response = answer_error(error)
+    if request.url.path.startswith(f"{inference.router.prefix}/"):  # this protocol has errors of another form
+        response = JSONResponse({"error": str(error)}, response.status_code, dict(response.headers))
     if response.status_code == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response
@@ -115,7 +119,10 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong, but never repeat what they contain."""
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(map(str, one['loc'][1:])) or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
-    return make_problem(422, "; ".join(found), "See /openapi.json")
+    if request.url.path.startswith(f"{inference.router.prefix}/"):
+        return JSONResponse({"error": "; ".join(found)}, 400)
+    status = 400 if request.url.path.startswith(f"{annif.router.prefix}/") else 422  # as Annif answers
+    return make_problem(status, "; ".join(found), "See /openapi.json")
 
 
 def _describe_errors(app: FastAPI) -> None:

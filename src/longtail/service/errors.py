@@ -61,7 +61,7 @@ def describe_problem(status: int, detail: str, hint: str = "") -> dict[str, Any]
 
 def make_problem(status: int, detail: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:
     """Build the answer for an error."""
-    content = json.dumps(describe_problem(status, detail, hint), ensure_ascii=False).encode()
+    content = json.dumps(describe_problem(status, detail, hint), ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status, headers, media_type=PROBLEM)
 
 

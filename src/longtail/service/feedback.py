@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from longtail.data.dataset import check_text
 from longtail.data.feedback import check_verdicts
 from longtail.service.errors import ServiceError
 from longtail.service.metrics import Metrics
@@ -38,6 +39,8 @@ class FeedbackLog:
         lines, ids = [], []
         for event in events:
             verdicts = {key: list(event.get(key, ())) for key in VERDICTS}
+            for text in (event.get("text") or "", *(name for names in verdicts.values() for name in names)):
+                check_text(text, "text")  # that it can be written
             check_verdicts(verdicts, model.tagger.labels)
             known = {"id": uuid.uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds"), "model": model.name}
             ids.append(known["id"])

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from longtail.data.annif import make_uri
 from longtail.decisions.constraints import Constraints
 from longtail.errors import BundleError, LongtailError
 from longtail.service.answers import PredictOptions, predict_texts
@@ -54,6 +55,12 @@ class ServedModel:
     def card(self) -> dict[str, Any]:
         """The model card."""
         return {**self.summary, **describe_further(self.tagger, self.index, self.n_bytes)}
+
+    @cached_property
+    def labels_by_urn(self) -> dict[str, int]:
+        """The labels without a URI, by the one that Annif knows them by."""
+        labels = self.tagger.labels
+        return {make_uri(labels, label): label for label in range(len(labels)) if labels.get_uri(label) is None}
 
     @cached_property
     def find_constraints(self) -> Any:
