@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import socket
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from longtail.service.settings import ServiceSettings, name_models, read_setting
 
 _SWITCH_SECONDS = 0.0005  # how long the thread that predicts may keep the event loop waiting for the interpreter
 _BACKLOG = 2048
-_MAX_CONNECTIONS = 2000
+_MORE_CONNECTIONS = 1000  # besides those whose texts wait
 
 
 def serve(
@@ -45,6 +46,8 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
     from longtail.service.app import make_app
     from longtail.service.protocol import make_protocol
 
+    n_connections = settings.max_waiting + _MORE_CONNECTIONS
+    allow_files(n_connections + _MORE_CONNECTIONS)
     app = make_app(settings, folders)
     sys.setswitchinterval(_SWITCH_SECONDS)
     sock = open_socket(settings)
@@ -56,7 +59,7 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_MAX_CONNECTIONS,
+        limit_concurrency=n_connections,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         h11_max_incomplete_event_size=1 << 16,
     )
@@ -70,7 +73,7 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
 def open_socket(settings: ServiceSettings) -> socket.socket:
     """Listen on the address. With ``reuse_port``, other processes may listen on it, too; the kernel shares the clients."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio looks for TCP to set TCP_NODELAY
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if settings.reuse_port:
         if not hasattr(socket, "SO_REUSEPORT"):
@@ -85,3 +88,11 @@ def open_socket(settings: ServiceSettings) -> socket.socket:
     sock.listen(_BACKLOG)
     sock.set_inheritable(True)
     return sock
+
+
+def allow_files(n_files: int) -> None:
+    """Raise the number of files that this process may open, as far as the system lets it: connections are files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = n_files if hard == resource.RLIM_INFINITY else min(n_files, hard)
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
