@@ -155,10 +155,8 @@ def check(programs: Path, folder: Path, address: str, expected: float) -> None:
     options = ["--url", address, "--max-examples", "20", "--workers", "1", "--generation-deterministic"]
     excluded = "positive_data_acceptance"
     for paths, more in (("--exclude-path-regex", ""), ("--include-path-regex", ",status_code_conformance")):
-        run(
-            [str(programs / "schemathesis"), "run", schema, *options, "--exclude-checks", excluded + more, paths, "learn"],
-            folder,
-        )
+        command = [str(programs / "schemathesis"), "run", schema, *options, "--exclude-checks", excluded + more]
+        run([*command, paths, "learn"], folder)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import logging
 import os
 import resource
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,7 @@ from longtail.errors import SettingError
 from longtail.extras import require
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 
-_SWITCH_SECONDS = 0.0005  # how long the thread that predicts may keep the event loop waiting for the interpreter
 _BACKLOG = 2048
-_MORE_CONNECTIONS = 1000  # besides those whose texts wait
 
 
 def serve(
@@ -44,12 +41,11 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
     import uvicorn
 
     from longtail.service.app import make_app
+    from longtail.service.limits import MORE_REQUESTS
     from longtail.service.protocol import make_protocol
 
-    n_connections = settings.max_waiting + _MORE_CONNECTIONS
-    allow_files(n_connections + _MORE_CONNECTIONS)
+    allow_files(2 * (settings.max_waiting + MORE_REQUESTS))
     app = make_app(settings, folders)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     sock = open_socket(settings)
     config = uvicorn.Config(
         app,
@@ -59,7 +55,6 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=n_connections,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         h11_max_incomplete_event_size=1 << 16,
     )
