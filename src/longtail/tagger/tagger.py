@@ -376,7 +376,10 @@ class Tagger:
         ['apple', 'red']
         """
         if label is None:
-            return self.explain_topk(sample, 1)[0]
+            explained = self.explain_topk(sample, 1)
+            if not explained:
+                raise LongtailError("no label was found for this sample", hint="Name the label to explain")
+            return explained[0]
         encoded, number = encode_sample(self, sample), find_explainable(self, label)
         return explain_label(self, encoded, number, self.search.score(encoded, number))
 
