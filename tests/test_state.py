@@ -14,6 +14,7 @@ from longtail.search.index import LabelIndex
 from longtail.state import (
     SavedPart,
     check_array,
+    check_count,
     check_lengths,
     check_number,
     count_parts,
@@ -64,6 +65,8 @@ def test_missing_arrays_lengths_numbers_texts_and_parts() -> None:
         check_lengths(state, "lengths", "i4", 2, 4)
     with pytest.raises(BundleError, match="must be a number"):
         check_number({"n": np.ones((1, 1))}, "n", 0, 2)
+    with pytest.raises(BundleError, match=r"has the type float64\. It must be an integer"):
+        check_count({"n": np.ones(1)}, "n", 0, 2)
     with pytest.raises(BundleError, match="is not UTF-8"):
         get_text(state, "text")
     with pytest.raises(BundleError, match=r"is a list\. It must be a dict"):
