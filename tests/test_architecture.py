@@ -20,6 +20,7 @@ LAYERS = [
         "extras",
         "topk",
         "files",
+        "locks",
         "html",
         "progress",
         "kernels",

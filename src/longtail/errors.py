@@ -47,6 +47,10 @@ class BundleError(LongtailError):
     """A saved tagger that is missing, damaged, or written by a newer version of longtail."""
 
 
+class WriteError(LongtailError):
+    """A file or folder that cannot be written: the disk is full, or another process is writing to it."""
+
+
 class MissingExtra(LongtailError):
     """An optional dependency that is needed but not installed.
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import lzma
 import os
-import shutil
 import stat
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
 
-from longtail.errors import DataError, SettingError, suggest
+from longtail.errors import DataError, SettingError, WriteError, suggest
+from longtail.locks import create_part, finish_part
 
 STDIN = "-"
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _BUFFER_BYTES = 1 << 16
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -134,26 +137,30 @@ def note_blank_lines(blank: list[int]) -> tuple[str, ...]:
 
 
 @contextmanager
-def open_atomic(path: str | Path) -> Iterator[IO[bytes]]:
+def open_atomic(path: str | Path, *, follow_links: bool = True) -> Iterator[IO[bytes]]:
     """Open a file for writing bytes so that readers see either the old file or the complete new one.
 
     The bytes go to a temporary file in the same folder, which replaces ``path`` at the end.
+
+    :param path: The file.
+    :param follow_links: Whether to replace the target of a link. False: the link itself is replaced.
     """
-    path = Path(path).resolve()  # replaces the target of a link, not the link
-    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-        with path.open("wb") as stream:
-            yield stream
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_name(path)
-    try:
-        with temporary.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    path = Path(path).resolve() if follow_links else Path(path)
+    with _name_full_disk(path):
+        if follow_links and path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
+            with path.open("wb") as stream:
+                yield stream
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = create_part(path)
+        try:
+            with open(handle, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.replace(path)  # while it is locked: no other process takes it for abandoned
+        finally:
+            finish_part(temporary)
 
 
 @contextmanager
@@ -162,20 +169,52 @@ def create_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path).absolute()
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_name(path)
-    temporary.mkdir()
-    try:
+    with _name_full_disk(path), create_temporary_folder(path) as temporary:
         yield temporary
         for file in temporary.iterdir():  # on disk before the folder can be seen
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
         temporary.rename(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def create_temporary_folder(path: Path | None = None) -> Iterator[Path]:
+    """Create a folder that is removed at the end, or by the next process if this one is killed.
+
+    :param path: A path in the same folder. None: in the folder of the system for temporary files.
+    """
+    if path is None:
+        handle, temporary = create_part(Path(tempfile.gettempdir()) / "longtail", folder_mode=0o700)
+    else:
+        handle, temporary = create_part(path, folder_mode=0o777)
+    try:
+        yield temporary
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finish_part(temporary)
+        os.close(handle)
 
 
-def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _name_full_disk(path: Path) -> Iterator[None]:
+    """Name the file when a write fails: the error of the system does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        hint = "Free space on the disk, or write to another one"
+        raise WriteError(f"the file cannot be written ({error.strerror})", where=str(path), hint=hint) from error
 
 
 def check_new_folder(path: Path) -> None:
