@@ -154,7 +154,7 @@ def open_atomic(path: str | Path, *, follow_links: bool = True) -> Iterator[IO[b
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = create_part(path)
         try:
-            with open(handle, "wb") as stream:
+            with os.fdopen(handle, "wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())

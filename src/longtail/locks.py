@@ -68,7 +68,7 @@ def remove_unfinished() -> None:
 def remove_abandoned(folder: Path, pattern: str) -> None:
     """Remove files and folders whose names match, if the process that was writing them is gone."""
     matches = re.compile(pattern).fullmatch
-    for path in [folder / name for name in os.listdir(folder) if matches(name)]:
+    for path in [path for path in folder.iterdir() if matches(path.name)]:
         try:
             handle = os.open(path, (os.O_RDONLY if path.is_dir() else os.O_RDWR) | _NO_LINKS)
         except OSError:  # removed by another process, or not ours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from longtail.comparison.candidates import Candidate
 from longtail.comparison.results import evaluate_runs
