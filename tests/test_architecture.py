@@ -21,6 +21,8 @@ LAYERS = [
         "topk",
         "files",
         "locks",
+        "text_lines",
+        "interruption",
         "html",
         "progress",
         "kernels",

@@ -22,6 +22,7 @@ from longtail.locks import create_part, finish_part
 STDIN = "-"
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _BUFFER_BYTES = 1 << 16
+_MAX_EXPANSION, _FREE_EXPANSION = 100, 1 << 26  # times the size of a compressed file, unless it is small: bytes
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -34,12 +35,12 @@ def open_read(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == STDIN else Path(path).open("rb") as stream:
             head, raw = peek(stream, len(_XZ_MAGIC), at_once=True)
-            if head.startswith(_GZIP_MAGIC):
-                with gzip.open(raw) as from_gzip:
-                    yield cast(IO[bytes], from_gzip)
-            elif head.startswith(_XZ_MAGIC):
-                with lzma.open(raw) as from_xz:
-                    yield from_xz
+            if head.startswith((_GZIP_MAGIC, _XZ_MAGIC)):
+                counted = _CountedStream(raw)
+                expand = gzip.open if head.startswith(_GZIP_MAGIC) else lzma.open
+                with expand(cast(IO[bytes], counted)) as expanded:
+                    guarded = _GuardedStream(cast(IO[bytes], expanded), counted, path)
+                    yield cast(IO[bytes], io.BufferedReader(guarded, buffer_size=_BUFFER_BYTES))
             else:
                 yield raw
     except FileNotFoundError as error:
@@ -55,6 +56,21 @@ def open_read(path: str | Path) -> Iterator[IO[bytes]]:
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         hint = "Download or create the file again"
         raise DataError(f"the compressed file is truncated or damaged ({error})", where=str(path), hint=hint) from error
+    except MemoryError as error:
+        hint = "Use a machine with more memory, or fewer samples"
+        raise DataError("reading this file needs more memory than there is", where=str(path), hint=hint) from error
+
+
+def check_expansion(n_expanded: int, n_bytes: int, path: str | Path) -> None:
+    """Raise an error for a file that holds far more than its size: no text compresses so well, but a trap does.
+
+    :param n_expanded: The bytes that were read from it so far.
+    :param n_bytes: Its size, or how much of it was needed.
+    :param path: Its name.
+    """
+    if n_expanded > max(_FREE_EXPANSION, _MAX_EXPANSION * n_bytes):
+        found = f"the file expands to more than {_MAX_EXPANSION} times its size"
+        raise DataError(found, where=str(path), hint="If it is right, decompress it, and pass the decompressed file")
 
 
 def peek(stream: IO[bytes], n_bytes: int, *, at_once: bool = False) -> tuple[bytes, IO[bytes]]:
@@ -91,6 +107,35 @@ def _read_some(stream: IO[bytes], n_bytes: int) -> bytes:
     return read(n_bytes)
 
 
+class _CountedStream(io.RawIOBase):
+    """A stream that counts its bytes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.n_bytes = stream, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = _read_some(self.stream, len(buffer))
+        self.n_bytes += len(part)
+        buffer[: len(part)] = part
+        return len(part)
+
+
+class _GuardedStream(_CountedStream):
+    """What a compressed stream expands to, as long as it is not far larger than that."""
+
+    def __init__(self, expanded: IO[bytes], compressed: _CountedStream, path: str | Path) -> None:
+        super().__init__(expanded)
+        self.compressed, self.path = compressed, path
+
+    def readinto(self, buffer: Any) -> int:
+        n_bytes = super().readinto(buffer)
+        check_expansion(self.n_bytes, self.compressed.n_bytes, self.path)
+        return n_bytes
+
+
 class _PrefixedStream(io.RawIOBase):
     """Bytes that were already read, followed by the rest of their stream."""
 
@@ -105,35 +150,6 @@ class _PrefixedStream(io.RawIOBase):
         self.head = self.head[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
-
-
-def read_lines(stream: IO[bytes], path: str | Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a UTF-8 text with their numbers, from 1, without line ends (unless kept) and byte order mark."""
-    for number, raw in enumerate(stream, 1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            column = len(raw[: error.start].decode("utf-8")) + 1
-            found = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-            hint = "Convert the file, for example: iconv -f latin1 -t utf-8"
-            raise DataError(found, where=f"{path}:{number}:{column}", hint=hint) from error
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield number, line if keep_ends else line.rstrip("\r\n")
-
-
-def read_nonblank_lines(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[int, str]]:
-    """Same as ``read_lines`` without the blank lines. Their numbers are appended to ``blank``."""
-    for number, line in read_lines(stream, path):
-        if line.strip():
-            yield number, line
-        else:
-            blank.append(number)
-
-
-def note_blank_lines(blank: list[int]) -> tuple[str, ...]:
-    """Build the notes about skipped blank lines: one, or none if no line was blank."""
-    return (f"{len(blank):,} blank lines were skipped (the first is line {blank[0]})",) if blank else ()
 
 
 @contextmanager

@@ -108,10 +108,15 @@ def _open_lock(path: Path) -> int | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
-    except (FileNotFoundError, PermissionError) as error:
-        if isinstance(error, PermissionError) and not path.exists():
-            raise
-        return None  # the folder was removed by another process; or the lock is that of another user
+    except FileNotFoundError:  # another process has removed the folder
+        return None
+    except PermissionError:
+        if path.exists():  # the lock of another user
+            return None
+        raise
+    except OSError as error:
+        found = f"the folder cannot be locked ({error.strerror})"
+        raise WriteError(found, where=str(path), hint="Remove this file") from error
     if _try_lock(handle) is not False and _is_at(handle, path):
         return handle
     os.close(handle)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from longtail.cli.parser import build_parser
 from longtail.errors import CollapseWarning, LongtailError, OverwriteWarning, SettingError
+from longtail.interruption import INTERRUPTED, end_on_signals
 
 
 def run_command(arguments: argparse.Namespace) -> Any:
@@ -21,7 +22,7 @@ def run_command(arguments: argparse.Namespace) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 (failed) or 2 (wrong usage)."""
+    """Run one command; the exit code is 0, 1 (failed), 2 (wrong usage) or 130 (interrupted)."""
     arguments = build_parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
@@ -33,9 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LongtailError as error:
         sys.stderr.write(f"longtail {arguments.command}: {error}\n")
         return 2 if isinstance(error, SettingError) else 1
-    except KeyboardInterrupt:
-        sys.stderr.write(f"\nlongtail {arguments.command}: interrupted\n")
-        return 1
+    except KeyboardInterrupt:  # only in Python: ``script`` ends at once
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """The console script: exit at once, without waiting for threads that an interruption left running."""
+    """The console script. Interruptions end it at once."""
+    end_on_signals(" ".join(["longtail", *(word for word in sys.argv[1:2] if word.isalpha())]))
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,8 +10,9 @@ from typing import IO, Any
 from longtail.data.records import name_type
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
-from longtail.files import note_blank_lines, read_lines, read_nonblank_lines
+from longtail.text_lines import MAX_TEXT, BlankLines, decode_text, get_max_text, read_nonblank_lines
 
+_TEXTS_PER_LIST = 16  # of the greatest length, in a file that is one list
 _EXAMPLE = 'Write one {"text": "…", "labels": ["…"]} per line'
 
 
@@ -24,10 +25,10 @@ def open_jsonl(stream: IO[bytes], path: str | Path) -> Source:
     notes: list[str] = []
 
     def records() -> Iterator[Record]:
-        blank: list[int] = []
+        blank = BlankLines()
         for number, line in read_nonblank_lines(stream, path, blank):
             yield Record(_parse_object(line, path, number), number, line)
-        notes.extend(note_blank_lines(blank))
+        notes.extend(blank.notes())
 
     source = Source("jsonl", path, records())
     source.notes = notes
@@ -40,8 +41,12 @@ def open_json(stream: IO[bytes], path: str | Path) -> Source:
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
     """
-    text = "\n".join(line for _, line in read_lines(stream, path))
-    items = _parse(text, path, 1)
+    limit = _TEXTS_PER_LIST * get_max_text()
+    content = stream.read(limit + 1)
+    if len(content) > limit:
+        hint = f"Write one object per line (JSONL): such a file may have any size; or raise {MAX_TEXT}"
+        raise DataError(f"the list is longer than {limit >> 20:,} MB, and it is read as a whole", where=str(path), hint=hint)
+    items = _parse(decode_text(content, path), path, 1)
     if not isinstance(items, list):
         hint = "Write a list of objects, [{…}, {…}], or one object per line (JSONL)"
         raise DataError(f"the file is {name_type(items)}, not a list", where=f"{path}:1:1", hint=hint)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from longtail.data.guess import SAMPLE_ROWS
 from longtail.data.source import Record, Source
 from longtail.errors import DataError, MissingExtra
+from longtail.files import check_expansion
+
+_ROWS_PER_BATCH = 1024
 
 
 def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
-    """Open a Parquet file; only the columns that are needed are read.
+    """Open a Parquet file; only the columns that are needed are read, in small batches.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
@@ -23,25 +27,55 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtra("pyarrow", "parquet", "Reading Parquet") from error
+    content = stream.read()  # needs random access, which a stream does not have
     try:
-        file = pq.ParquetFile(io.BytesIO(stream.read()))  # needs random access, which a stream does not have
-        first = next(file.iter_batches(SAMPLE_ROWS), None)
-    except (pa.ArrowException, OSError) as error:
+        columns = pq.ParquetFile(io.BytesIO(content)).schema
+        # A text that occurs often is stored once: as a dictionary, it is also in memory once.
+        strings = [columns.column(i).path for i in range(len(columns)) if columns.column(i).physical_type == "BYTE_ARRAY"]
+        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=strings)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _explain(error, path) from error
 
     def select(columns: Sequence[str]) -> Iterator[Record]:
-        number = 0
+        used = [name for name in file.schema_arrow.names if _is_used(name, columns)]
+        number = n_expanded = 0
         try:
-            for batch in file.iter_batches(columns=[name for name in file.schema_arrow.names if _is_used(name, columns)]):
-                for values in batch.to_pylist():
+            _check_size(file.metadata, used, len(content), path)
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=used):
+                for values in _to_rows(batch):
                     number += 1
+                    n_expanded += sum(len(value) for value in values.values() if isinstance(value, str))
+                    check_expansion(n_expanded, len(content), path)
                     yield Record(values, number)
+        except UnicodeDecodeError as error:
+            hint = "Write the column as UTF-8"
+            raise DataError(f"a text is not UTF-8 ({error.reason})", where=f"{path}: row {number + 1}", hint=hint) from error
         except (pa.ArrowException, OSError) as error:
             raise _explain(error, path) from error
 
-    sample: list[dict[str, Any]] = first.to_pylist() if first is not None else []
-    records = (Record(values, number) for number, values in enumerate(sample, 1))
-    return Source("parquet", path, records, names=file.schema_arrow.names, select=select, unit="row")
+    sample = islice(select(file.schema_arrow.names), SAMPLE_ROWS)
+    return Source("parquet", path, sample, names=file.schema_arrow.names, select=select, unit="row")
+
+
+def _check_size(metadata: Any, columns: Sequence[str], n_bytes: int, path: str | Path) -> None:
+    """Check what the file says about the size of its columns, before they are decompressed."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    used = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+    check_expansion(sum(max(chunk.total_uncompressed_size, chunk.num_values) for chunk in used), n_bytes, path)
+
+
+def _to_rows(batch: Any) -> Iterator[dict[str, Any]]:
+    """Convert a batch to Python objects. Equal strings of a column are one object."""
+    columns: list[Sequence[Any]] = []
+    for column in batch.columns:
+        if hasattr(column, "dictionary"):
+            texts = [*column.dictionary.to_pylist(), None]
+            columns.append([texts[-1 if at is None else at] for at in column.indices.to_pylist()])
+        else:
+            columns.append(column.to_pylist())
+    for row in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, row, strict=True))
 
 
 def _is_used(name: str, columns: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ from longtail.data.label_cells import SEPARATORS, parse_list, split_cells
 from longtail.data.layout import CATEGORIES_FIELD, FIELD_SEPARATOR, FORMATS, Layout
 from longtail.data.source import Record, Source, get_value, is_missing
 from longtail.errors import DataError
+from longtail.text_lines import check_length
 
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
 _NAME_KEYS = ("label", "name", "prefLabel", "uri", "id")  # of a label that is an object
@@ -74,10 +75,15 @@ def build_dataset(
     columns = find_columns(source, layout, labelled=labelled, trained=trained)
     reader = _RecordReader(source, columns)
     texts, values, ids = [], [], []
-    for record in source.select(columns.used):
-        texts.append(reader.read_text(record))
-        values.append(reader.read_labels(record))
-        ids.append(reader.read_id(record))
+    record = source.first[0]
+    try:
+        for record in source.select(columns.used):
+            texts.append(reader.read_text(record))
+            values.append(reader.read_labels(record))
+            ids.append(reader.read_id(record))
+    except MemoryError as error:
+        hint = "Use a machine with more memory, or fewer samples"
+        raise DataError("there is no memory left to read on", where=source.locate(record), hint=hint) from error
     separator = layout.separator
     if separator is None and trained and trained.labels == columns.labels:
         separator = trained.separator
@@ -137,6 +143,7 @@ class _RecordReader:
         if FIELD_SEPARATOR in value:
             self.n_separators += 1
             value = value.replace(FIELD_SEPARATOR, " ")
+        check_length(len(value), self.source.locate(record, name))
         self._check_characters(value, "text", record, name)
         return value
 
