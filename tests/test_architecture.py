@@ -21,6 +21,7 @@ LAYERS = [
         "topk",
         "files",
         "locks",
+        "printable",
         "text_lines",
         "interruption",
         "html",

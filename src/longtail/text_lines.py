@@ -11,6 +11,7 @@ from typing import IO
 from longtail.errors import DataError, SettingError
 
 MAX_TEXT = "LONGTAIL_MAX_TEXT"  # environment variable: MB of a line or a text
+_MB = 1 << 20
 _DEFAULT_MAX_TEXT = 64  # MB; the longest novels have less than 20
 
 
@@ -36,14 +37,14 @@ def get_max_text() -> int:
     value = os.environ.get(MAX_TEXT) or str(_DEFAULT_MAX_TEXT)
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:9]) < 1 << 20:
         raise SettingError(f"the environment variable {MAX_TEXT} is {value!r}", hint="It must be a positive integer, in MB")
-    return int(value) << 20
+    return int(value) * _MB
 
 
 def check_length(n_bytes: int, where: str, what: str = "text") -> None:
     """Raise an error for a line or a text that is too long: then it is most likely not what it seems to be."""
-    if n_bytes > (limit := get_max_text()):
+    if n_bytes > _MB and n_bytes > (limit := get_max_text()):  # most are short: nothing else is looked up for them
         hint = f"Split it; or, if it is right, set the environment variable {MAX_TEXT} to a larger number of MB"
-        raise DataError(f"the {what} is longer than {limit >> 20} MB", where=where, hint=hint)
+        raise DataError(f"the {what} is longer than {limit // _MB} MB", where=where, hint=hint)
 
 
 def read_lines(stream: IO[bytes], path: str | Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:

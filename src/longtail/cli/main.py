@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from longtail.cli.parser import build_parser
 from longtail.errors import CollapseWarning, LongtailError, OverwriteWarning, SettingError
 from longtail.interruption import INTERRUPTED, end_on_signals
+from longtail.printable import make_visible
 
 
 def run_command(arguments: argparse.Namespace) -> Any:
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"longtail {arguments.command}: {where}{error.strerror or error}\n")
+        sys.stderr.write(make_visible(f"longtail {arguments.command}: {where}{error.strerror or error}") + "\n")
         return 1
     except MemoryError:
         sys.stderr.write(f"longtail {arguments.command}: out of memory\n")
@@ -62,7 +63,7 @@ def _show_in_one_line(command: str, default: Callable[..., None]) -> Callable[..
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
         if issubclass(category, CollapseWarning | OverwriteWarning):
-            sys.stderr.write(f"longtail {command}: warning: {message}\n")
+            sys.stderr.write(make_visible(f"longtail {command}: warning: {message}") + "\n")
         else:
             default(message, category, *rest, **named)
 
