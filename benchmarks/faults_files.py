@@ -38,7 +38,7 @@ from longtail.tagger.bundle import MANIFEST
 
 _SECONDS = 120.0  # until a command that was ended counts as one that hangs
 _SIGNALS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
-_WORDS = "apple pear iron zinc violin choir wave harbour ripe ore tune tide".split()
+_WORDS = ["apple", "pear", "iron", "zinc", "violin", "choir", "wave", "harbour", "ripe", "ore", "tune", "tide"]
 
 
 def make_data(n_samples: int, seed: int) -> longtail.Dataset:
@@ -56,7 +56,7 @@ def start(work: Callable[[], None]) -> int:
         try:
             work()
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001  whatever it is, it is shown
             traceback.print_exc()
         finally:
             os._exit(code)
@@ -204,7 +204,7 @@ def run_files(n_files: int, work: Path, rng: random.Random) -> Counter[str]:
             outcome = "read"
         except LongtailError as error:
             outcome = "refused" if "\n" not in str(error) else "a message of two lines"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  it is counted
             outcome = f"{type(error).__name__}: {error}"[:200]
         found[f"{name}: {outcome}"] += 1
     return found
@@ -277,8 +277,8 @@ def main() -> None:
     if seconds:
         slow = sum(one > 1 for one in seconds)
         notes.append(
-            f"{len(seconds)} commands ended {np.median(seconds):.2f} s (median), at most {max(seconds):.2f} s after SIGINT or "
-            f"SIGTERM, {slow} of them after more than a second; load of the machine {os.getloadavg()[0]:.0f}"
+            f"{len(seconds)} commands ended {np.median(seconds):.2f} s (median), at most {max(seconds):.2f} s after SIGINT "
+            f"or SIGTERM, {slow} of them after more than a second; load of the machine {os.getloadavg()[0]:.0f}"
         )
     report(tables, notes, arguments.json)
 

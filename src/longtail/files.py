@@ -22,7 +22,7 @@ from longtail.locks import create_part, finish_part
 STDIN = "-"
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _BUFFER_BYTES = 1 << 16
-_MAX_EXPANSION, _FREE_EXPANSION = 100, 1 << 24  # times the size of a compressed file, unless it is small: bytes
+_MAX_EXPANSION, _FREE_EXPANSION = 100, 1 << 23  # times the size of a compressed file, unless it is small: bytes
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

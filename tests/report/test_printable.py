@@ -128,4 +128,4 @@ def test_commands_with_labels_texts_and_paths_of_an_attacker(
         main(command.split(" "))
         out, err = capsys.readouterr()
         assert not CONTROLS.search(out + err), command
-        assert ("␛" in out + err) == ("\x1b" in command and "--json" not in command or "history" in command), command
+        assert ("␛" in out + err) == (("\x1b" in command and "--json" not in command) or "history" in command), command

@@ -13,6 +13,7 @@ from longtail.errors import DataError
 from longtail.text_lines import MAX_TEXT, BlankLines, decode_text, get_max_text, read_nonblank_lines
 
 _TEXTS_PER_LIST = 16  # of the greatest length, in a file that is one list
+_PART_BYTES = 1 << 20
 _EXAMPLE = 'Write one {"text": "…", "labels": ["…"]} per line'
 
 
@@ -42,7 +43,7 @@ def open_json(stream: IO[bytes], path: str | Path) -> Source:
     :param path: Its name, for messages.
     """
     limit = _TEXTS_PER_LIST * get_max_text()
-    content = stream.read(limit + 1)
+    content = b"".join(_read_parts(stream, limit))
     if len(content) > limit:
         hint = f"Write one object per line (JSONL): such a file may have any size; or raise {MAX_TEXT}"
         raise DataError(f"the list is longer than {limit >> 20:,} MB, and it is read as a whole", where=str(path), hint=hint)
@@ -55,6 +56,14 @@ def open_json(stream: IO[bytes], path: str | Path) -> Source:
             found = f"an item of the list is {name_type(item)}, not an object"
             raise DataError(found, where=f"{path}: item {number}", hint='Write objects: {"text": "…", "labels": ["…"]}')
     return Source("json", path, (Record(item, number) for number, item in enumerate(items, 1)), unit="row")
+
+
+def _read_parts(stream: IO[bytes], limit: int) -> Iterator[bytes]:
+    """Yield what a stream has, until that is more than a limit. Reading it at once would allocate the limit."""
+    n_bytes = 0
+    while n_bytes <= limit and (part := stream.read(_PART_BYTES)):
+        n_bytes += len(part)
+        yield part
 
 
 def _parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:

@@ -31,7 +31,8 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
     try:
         columns = pq.ParquetFile(io.BytesIO(content)).schema
         # A text that occurs often is stored once: as a dictionary, it is also in memory once.
-        strings = [columns.column(i).path for i in range(len(columns)) if columns.column(i).physical_type == "BYTE_ARRAY"]
+        kinds = {columns.column(i).path: columns.column(i).physical_type for i in range(len(columns))}
+        strings = [name for name, kind in kinds.items() if kind == "BYTE_ARRAY" and "." not in name]  # not inside of lists
         file = pq.ParquetFile(io.BytesIO(content), read_dictionary=strings)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _explain(error, path) from error

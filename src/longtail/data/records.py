@@ -75,15 +75,10 @@ def build_dataset(
     columns = find_columns(source, layout, labelled=labelled, trained=trained)
     reader = _RecordReader(source, columns)
     texts, values, ids = [], [], []
-    record = source.first[0]
-    try:
-        for record in source.select(columns.used):
-            texts.append(reader.read_text(record))
-            values.append(reader.read_labels(record))
-            ids.append(reader.read_id(record))
-    except MemoryError as error:
-        hint = "Use a machine with more memory, or fewer samples"
-        raise DataError("there is no memory left to read on", where=source.locate(record), hint=hint) from error
+    for record in source.select(columns.used):
+        texts.append(reader.read_text(record))
+        values.append(reader.read_labels(record))
+        ids.append(reader.read_id(record))
     separator = layout.separator
     if separator is None and trained and trained.labels == columns.labels:
         separator = trained.separator
