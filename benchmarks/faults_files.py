@@ -98,7 +98,7 @@ def run_kills(n_kills: int, work: Path, rng: random.Random) -> tuple[Counter[str
     """Signals at random moments of commands; the outcomes, and the seconds from the signal to the end."""
     write(make_data(400, 0), work / "train")
     write(make_data(100, 1), work / "new")
-    (work / "texts.txt").write_text("apple wave\n" * 200_000)
+    (work / "texts.txt").write_text("apple wave\n" * 50_000)
     longtail.Tagger("ovr", min_df=1).fit(make_data(400, 0)).save(work / "start")
     commands = {
         "train": "train train.jsonl --method ovr --threads 1 --out model --overwrite",
@@ -108,7 +108,9 @@ def run_kills(n_kills: int, work: Path, rng: random.Random) -> tuple[Counter[str
         "check": "check train.jsonl new.jsonl",
         "compare": "compare train.jsonl new.jsonl --methods popularity,ovr --out report",
     }
-    names, spans = list(commands), dict.fromkeys(commands, 0.0)
+    slow = "train a network"  # imports torch, so it is ended less often
+    names = 3 * [name for name in commands if name != slow] + [slow]
+    spans = dict.fromkeys(commands, 0.0)
     found: Counter[str] = Counter()
     seconds: list[float] = []
     for number in range(n_kills):
@@ -124,7 +126,7 @@ def run_kills(n_kills: int, work: Path, rng: random.Random) -> tuple[Counter[str
         if took is not None and sent != signal.SIGKILL:
             seconds.append(took)
         if number % 20 == 19:
-            print_progress(f"{number + 1} of {n_kills} kills")
+            print_progress(f"{number + 1} of {n_kills} kills: {dict(found)}")
     return found, seconds
 
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -23,6 +24,7 @@ STDIN = "-"
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _BUFFER_BYTES = 1 << 16
 _MAX_EXPANSION, _FREE_EXPANSION = 100, 1 << 23  # times the size of a compressed file, unless it is small: bytes
+_MIN_FREE = 1 << 20  # bytes on a disk that is not full
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -242,6 +244,19 @@ def check_new_folder(path: Path) -> None:
 
 
 def find_unwritable(path: Path) -> Path | None:
-    """Return the deepest existing part of a path if nothing can be created in it, otherwise None."""
+    """Return the deepest existing part of a path if nothing can be created in it, otherwise None.
+
+    :raises WriteError: If its disk is full.
+    """
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
-    return None if existing.is_dir() and os.access(existing, os.W_OK) else existing
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        return existing
+    if shutil.disk_usage(existing).free < _MIN_FREE:
+        raise WriteError("the disk is full", where=str(existing), hint="Free space on the disk, or write to another one")
+    return None
+
+
+def check_new_file(path: str | Path | None) -> None:
+    """Raise an error if a file cannot be written, before the work whose result it is to hold. None: there is none."""
+    if path is not None and not Path(path).exists() and (blocked := find_unwritable(Path(path).parent)) is not None:
+        raise SettingError("this folder is not writable", where=str(blocked), hint="Choose another place for the file")

@@ -9,13 +9,15 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import longtail
 from longtail import Dataset, Tagger, edit_labels
-from longtail.errors import BundleError, WriteError
+from longtail.cli.main import main
+from longtail.errors import BundleError, SettingError, WriteError
 from longtail.files import create_folder, create_temporary_folder, open_atomic
 from longtail.locks import LOCK, create_part, lock_folder, remove_unfinished
 from longtail.tagger import bundle
@@ -216,6 +218,28 @@ def test_a_full_disk_is_an_error_that_names_the_file(taggers: list[Tagger], tmp_
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(tmp_path) in error.value.where and not any(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_noticed_before_the_data_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    for command in ("train none --out", "choose none --out", "tune none --out", "compare none none --methods ovr --out"):
+        assert main([*command.split(), str(tmp_path / "new")]) == 1
+        assert f"{tmp_path}: the disk is full" in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_written_are_noticed_before_training(
+    train: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for name in ("checkpoint", "log"):
+        with pytest.raises(SettingError, match=r"file: this folder is not writable"):
+            Tagger("neuralxc", **{name: str(tmp_path / "file" / "x")}).fit(train)
+    Tagger("popularity").fit(train).save(tmp_path / "model")
+    for option in ("--json", "--per-label"):
+        assert main(["evaluate", str(tmp_path / "model"), "none", option, str(tmp_path / "file" / "x")]) == 2
+        assert "this folder is not writable" in capsys.readouterr().err
 
 
 def test_a_file_system_without_locks(taggers: list[Tagger], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from longtail.data.sources import check_sources
 from longtail.data.split import split as split_data
 from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.files import STDIN, open_atomic
+from longtail.files import STDIN, check_new_file, open_atomic
 from longtail.metrics.evaluate import Evaluation
 from longtail.printable import escape_json, make_cell, make_visible
 from longtail.progress import Display, format_duration
@@ -83,6 +83,8 @@ def pretrain(arguments: Namespace) -> None:
 
 def evaluate(arguments: Namespace) -> None:
     """Evaluate a saved tagger."""
+    for path in (arguments.json, arguments.per_label):
+        check_new_file(None if path == STDIN else path)
     tagger = load(arguments.model).configure(threads=arguments.threads)
     data = read_and_report(arguments.data, arguments, Display(), trained=tagger.layout)
     result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity, target=arguments.target)
