@@ -77,19 +77,19 @@ def count_threads(threads: int | None) -> int:
 def map_parallel(work: Callable[[Job], Result], jobs: Iterable[Job], threads: int | None) -> Iterator[Result]:
     """Yield ``work(job)`` for each job in order, while threads compute the next ones (kernels release the GIL).
 
-    Kernels never run in the main thread, which handles Ctrl-C meanwhile: inside a kernel it would not be noticed.
-
     >>> list(map_parallel(abs, [-1, 2], threads=2))
     [1, 2]
     """
     n_threads = count_threads(threads)
-    ahead = 2 * n_threads if n_threads > 1 else 0  # limits how many results are in memory; one thread does not run ahead
+    if n_threads == 1:
+        yield from map(work, jobs)
+        return
     pool = ThreadPoolExecutor(n_threads)
     try:
         pending: deque[Future[Result]] = deque()
         for job in jobs:
             pending.append(pool.submit(work, job))
-            if len(pending) > ahead:
+            if len(pending) > 2 * n_threads:  # limits how many results are in memory
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

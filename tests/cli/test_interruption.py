@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 
 from longtail import Dataset, Tagger
 from longtail.data.write import write
-from longtail.kernels import map_parallel
 
 SLOW = ["--set", "eps=1e-30", "--set", "max_passes=100000000"]  # one call of a kernel, for hours
 ENDS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
@@ -112,16 +110,3 @@ def is_running(pid: str) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def test_a_kernel_of_one_thread_does_not_run_in_the_main_thread() -> None:
-    """It would not notice Ctrl-C there; and nothing is computed before it is asked for."""
-    done: list[int] = []
-
-    def work(job: int) -> bool:
-        done.append(job)
-        return threading.current_thread() is threading.main_thread()
-
-    results = map_parallel(work, iter(range(9)), threads=1)
-    assert next(results) is False and done == [0]
-    assert not any(results) and done == list(range(9))
