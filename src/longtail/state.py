@@ -19,6 +19,8 @@ from longtail.errors import BundleError
 T = TypeVar("T")
 
 State = dict[str, NDArray[Any]]
+# What else a description of another form raises when it is restored: wrong types, missing keys, numbers that are too large.
+UNDESCRIBED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 MAX_COUNT = 2**40  # samples, texts or bytes: more are not counted by any model
 MAX_WEIGHT = 1e9  # of few fitted numbers, so that sums of their products are finite
 

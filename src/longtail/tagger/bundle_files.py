@@ -1,12 +1,13 @@
-"""Reading the files of a bundle, which anyone may have written: only regular files of its folder, and only what they can hold.
+"""Reading the files of a bundle, which anyone may have written.
 
-Nothing is believed: sizes are compared with the size of the file before anything is allocated, and every value has its type
-checked. Whatever is wrong is a ``BundleError``.
+Only regular files of its folder are opened, sizes are compared with the size of the file before anything is allocated, and
+every value has its type checked. Whatever is wrong is a ``BundleError``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,12 +77,13 @@ def read_manifest(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
 
 def check_files(files: Any, folder: Path) -> None:
     """Check what a manifest says about the files of its bundle: their names lead nowhere else."""
-    entries = files.items() if isinstance(files, dict) else [(f"{files}"[:40], None)]
-    for name, entry in entries:
-        known = isinstance(entry, dict) and {"file", "bytes", "sha256"} <= entry.keys() and isinstance(entry["bytes"], int)
-        if not known or not _PART.fullmatch(name) or not _FILE.fullmatch(str(entry["file"])):
-            shown = entry["file"] if isinstance(entry, dict) and "file" in entry else name
-            found = f"the manifest names a file that is not part of a bundle: {shown}"
+    if not isinstance(files, dict):
+        raise BundleError("the manifest names no files", where=str(folder), hint=COPY_AGAIN)
+    for name, entry in files.items():
+        values = entry if isinstance(entry, dict) else {}
+        known = _PART.fullmatch(name) and isinstance(values.get("sha256"), str) and type(values.get("bytes")) is int
+        if not known or not _FILE.fullmatch(str(values.get("file"))):
+            found = f"the manifest names a file that is not part of a bundle: {values.get('file', name)}"
             raise BundleError(found, where=str(folder), hint=COPY_AGAIN)
 
 
@@ -95,7 +97,7 @@ def open_checked(folder: Path, entry: dict[str, Any], *, hashed: bool) -> Iterat
     path = folder / entry["file"]
     try:
         with open_file(folder, entry["file"]) as stream:
-            if hashed and hashlib.file_digest(stream, "sha256").hexdigest() != entry["sha256"]:
+            if hashed and hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() != entry["sha256"]:
                 found = "the file is damaged: its SHA-256 is not the one in the manifest"
                 raise BundleError(found, where=str(path), hint=COPY_AGAIN)
             stream.seek(0)
