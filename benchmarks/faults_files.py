@@ -19,7 +19,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,8 @@ import numpy as np
 from common import Row, make_parser, print_progress, report
 
 import longtail
+from longtail.cli import commands as _commands  # noqa: F401  imported once, for all child processes
+from longtail.cli.main import script
 from longtail.data.write import write
 from longtail.errors import LongtailError
 from longtail.tagger.bundle import MANIFEST
@@ -108,8 +109,8 @@ def run_kills(n_kills: int, work: Path, rng: random.Random) -> tuple[Counter[str
         "check": "check train.jsonl new.jsonl",
         "compare": "compare train.jsonl new.jsonl --methods popularity,ovr --out report",
     }
-    slow = "train a network"  # imports torch, so it is ended less often
-    names = 3 * [name for name in commands if name != slow] + [slow]
+    slow = ("train a network", "compare")  # they import torch, or start processes that import everything
+    names = [*(4 * [name for name in commands if name not in slow]), *slow]
     spans = dict.fromkeys(commands, 0.0)
     found: Counter[str] = Counter()
     seconds: list[float] = []
@@ -130,48 +131,58 @@ def run_kills(n_kills: int, work: Path, rng: random.Random) -> tuple[Counter[str
     return found, seconds
 
 
+def start_command(words: list[str], work: Path) -> int:
+    """Run a command in a child process as the console script does, but with everything imported already."""
+    child = os.fork()
+    if child == 0:
+        os.chdir(work)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open("err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets background jobs ignore it
+        sys.argv = ["longtail", *words]
+        script()
+    return child
+
+
+def wait_for(child: int, seconds: float) -> int | None:
+    """The exit code of a process; None if it has not ended after some seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.002)
+
+
 def run_to_end(words: list[str], work: Path) -> float:
     """How long a command takes."""
     begin = time.monotonic()
-    subprocess.run([sys.executable, "-m", "longtail", *words], cwd=work, capture_output=True)
+    os.waitpid(start_command(words, work), 0)
     return time.monotonic() - begin
 
 
 def kill_at(words: list[str], sent: int, after: float, work: Path) -> tuple[str, float | None]:
     """Send a signal to a command after some seconds. Returns what is wrong, and how long it took to end."""
-
-    def accept_interrupts() -> None:  # a shell lets background jobs ignore it
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "longtail", *words],
-        cwd=work,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=accept_interrupts,
-    )
-    children: list[str] = []
-    try:
-        process.wait(after)
-    except subprocess.TimeoutExpired:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    child = start_command(words, work)
+    if (code := wait_for(child, after)) is not None:
+        return ("" if code == 0 else f"exit code {code} without a signal"), None
+    children = Path(f"/proc/{child}/task/{child}/children").read_text().split()
     begin = time.monotonic()
-    process.send_signal(sent)
-    try:
-        err = process.communicate(timeout=_SECONDS)[1]
-    except subprocess.TimeoutExpired:
-        process.kill()
+    os.kill(child, sent)
+    code, took = wait_for(child, _SECONDS), time.monotonic() - begin
+    err = (work / "err").read_text()
+    if code is None:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         return "hung", None
-    took = time.monotonic() - begin
-    if process.returncode == 0:
+    if code == 0:
         return "", None
-    if process.returncode == -sent and "longtail" not in err:  # before the first line of longtail was run
-        return ("" if "Traceback" not in err or sent == signal.SIGINT else "traceback"), took
-    if process.returncode != _SIGNALS[signal.Signals(sent)] or "Traceback" in err:
-        return f"exit code {process.returncode} {err[-300:]}", took
+    if code not in (_SIGNALS[signal.Signals(sent)], -sent) or "Traceback" in err:  # -sent: before it has a handler
+        return f"exit code {code} {err[-300:]}", took
     time.sleep(0.5 if children else 0)
-    alive = [child for child in children if is_running(child)]
+    alive = [one for one in children if is_running(one)]
     return (f"{len(alive)} workers alive" if alive else ""), took
 
 

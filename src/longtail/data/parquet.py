@@ -37,12 +37,12 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _explain(error, path) from error
 
-    def select(columns: Sequence[str]) -> Iterator[Record]:
+    def select(columns: Sequence[str], rows_per_batch: int = _ROWS_PER_BATCH) -> Iterator[Record]:
         used = [name for name in file.schema_arrow.names if _is_used(name, columns)]
         number = n_expanded = 0
         try:
             _check_size(file.metadata, used, len(content), path)
-            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=used):
+            for batch in file.iter_batches(rows_per_batch, columns=used):
                 for values in _to_rows(batch):
                     number += 1
                     n_expanded += sum(len(value) for value in values.values() if isinstance(value, str))
@@ -54,7 +54,7 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
         except (pa.ArrowException, OSError) as error:
             raise _explain(error, path) from error
 
-    sample = islice(select(file.schema_arrow.names), SAMPLE_ROWS)
+    sample = islice(select(file.schema_arrow.names, SAMPLE_ROWS), SAMPLE_ROWS)
     return Source("parquet", path, sample, names=file.schema_arrow.names, select=select, unit="row")
 
 

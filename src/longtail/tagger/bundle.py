@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,9 @@ def _open_target(folder: Path, overwrite: bool) -> Iterator[None]:
             finally:  # also after an error or Ctrl-C: a file that the manifest on disk does not name is not part of a bundle
                 _remove_unnamed(folder)
     finally:
-        if not existed and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+        if not existed:
+            with suppress(OSError):  # it has content, or another process has removed it
+                folder.rmdir()
 
 
 def _write(folder: Path, bundle: Bundle, kept: dict[str, Any]) -> None:
