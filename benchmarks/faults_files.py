@@ -133,6 +133,7 @@ def run_kills(n_kills: int, work: Path, rng: random.Random) -> tuple[Counter[str
 
 def start_command(words: list[str], work: Path) -> int:
     """Run a command in a child process as the console script does, but with everything imported already."""
+    (work / "err").unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         os.chdir(work)
@@ -172,7 +173,7 @@ def kill_at(words: list[str], sent: int, after: float, work: Path) -> tuple[str,
     begin = time.monotonic()
     os.kill(child, sent)
     code, took = wait_for(child, _SECONDS), time.monotonic() - begin
-    err = (work / "err").read_text()
+    err = (work / "err").read_text() if (work / "err").exists() else ""  # ended before it was opened
     if code is None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

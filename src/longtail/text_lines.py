@@ -11,7 +11,7 @@ from typing import IO
 from longtail.errors import DataError, SettingError
 
 MAX_TEXT = "LONGTAIL_MAX_TEXT"  # environment variable: MB of a line or a text
-_MB = 1 << 20
+SHORT = 1 << 20  # bytes that are always allowed: shorter texts need not be checked
 _DEFAULT_MAX_TEXT = 64  # MB; the longest novels have less than 20
 
 
@@ -37,14 +37,14 @@ def get_max_text() -> int:
     value = os.environ.get(MAX_TEXT) or str(_DEFAULT_MAX_TEXT)
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:9]) < 1 << 20:
         raise SettingError(f"the environment variable {MAX_TEXT} is {value!r}", hint="It must be a positive integer, in MB")
-    return int(value) * _MB
+    return int(value) * SHORT
 
 
 def check_length(n_bytes: int, where: str, what: str = "text") -> None:
     """Raise an error for a line or a text that is too long: then it is most likely not what it seems to be."""
-    if n_bytes > _MB and n_bytes > (limit := get_max_text()):  # most are short: nothing else is looked up for them
+    if n_bytes > (limit := get_max_text()):
         hint = f"Split it; or, if it is right, set the environment variable {MAX_TEXT} to a larger number of MB"
-        raise DataError(f"the {what} is longer than {limit // _MB} MB", where=where, hint=hint)
+        raise DataError(f"the {what} is longer than {limit // SHORT} MB", where=where, hint=hint)
 
 
 def read_lines(stream: IO[bytes], path: str | Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
@@ -52,8 +52,12 @@ def read_lines(stream: IO[bytes], path: str | Path, *, keep_ends: bool = False) 
     limit, number = get_max_text(), 0
     while raw := stream.readline(limit + 1):
         number += 1
-        check_length(len(raw), f"{path}:{number}", "line")
-        line = decode_text(raw, path, number)
+        if len(raw) > limit:
+            check_length(len(raw), f"{path}:{number}", "line")
+        try:
+            line = raw.decode("utf-8") if number > 1 else decode_text(raw, path)
+        except UnicodeDecodeError:
+            line = decode_text(raw, path, number)  # says where
         yield number, line if keep_ends else line.rstrip("\r\n")
 
 

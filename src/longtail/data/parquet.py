@@ -43,11 +43,12 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
         try:
             _check_size(file.metadata, used, len(content), path)
             for batch in file.iter_batches(rows_per_batch, columns=used):
-                for values in _to_rows(batch):
+                cells = [_to_list(column) for column in batch.columns]
+                n_expanded += sum(len(cell) for column in cells for cell in column if isinstance(cell, str))
+                check_expansion(n_expanded, len(content), path)
+                for row in zip(*cells, strict=True):
                     number += 1
-                    n_expanded += sum(len(value) for value in values.values() if isinstance(value, str))
-                    check_expansion(n_expanded, len(content), path)
-                    yield Record(values, number)
+                    yield Record(dict(zip(batch.schema.names, row, strict=True)), number)
         except UnicodeDecodeError as error:
             hint = "Write the column as UTF-8"
             raise DataError(f"a text is not UTF-8 ({error.reason})", where=f"{path}: row {number + 1}", hint=hint) from error
@@ -66,17 +67,13 @@ def _check_size(metadata: Any, columns: Sequence[str], n_bytes: int, path: str |
     check_expansion(sum(max(chunk.total_uncompressed_size, chunk.num_values) for chunk in used), n_bytes, path)
 
 
-def _to_rows(batch: Any) -> Iterator[dict[str, Any]]:
-    """Convert a batch to Python objects. Equal strings of a column are one object."""
-    columns: list[Sequence[Any]] = []
-    for column in batch.columns:
-        if hasattr(column, "dictionary"):
-            texts = [*column.dictionary.to_pylist(), None]
-            columns.append([texts[-1 if at is None else at] for at in column.indices.to_pylist()])
-        else:
-            columns.append(column.to_pylist())
-    for row in zip(*columns, strict=True):
-        yield dict(zip(batch.schema.names, row, strict=True))
+def _to_list(column: Any) -> list[Any]:
+    """Convert a column to Python objects. Equal strings are one object."""
+    if not hasattr(column, "dictionary"):
+        return list(column.to_pylist())
+    used = column.indices.unique().drop_null()  # the dictionary is that of many batches
+    texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+    return [texts.get(at) for at in column.indices.to_pylist()]
 
 
 def _is_used(name: str, columns: Sequence[str]) -> bool:
