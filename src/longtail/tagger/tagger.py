@@ -440,7 +440,7 @@ class Tagger:
         if overwrite is None and has_bundle(Path(folder)):
             message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
             warnings.warn(message, OverwriteWarning, stacklevel=2)
-        save_bundle(pack_tagger(self), folder)
+        save_bundle(pack_tagger(self), folder, overwrite=overwrite is not False)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""
