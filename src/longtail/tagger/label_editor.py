@@ -13,6 +13,7 @@ from longtail.data.vocabulary import read_vocabulary
 from longtail.decisions.constraints import Constraints, merge_constraints
 from longtail.errors import BundleError, SettingError
 from longtail.kernels import Ints
+from longtail.state import UNDESCRIBED, check_array
 from longtail.tagger import lifecycle
 from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
 from longtail.tagger.register import PART, Change, Register
@@ -41,7 +42,7 @@ class LabelEditor:
         self.tagger = model if isinstance(model, Tagger) else None
         self.folder = None if isinstance(model, Tagger) else Path(model)
         self.notes: tuple[str, ...] = ()  # what was guessed or left out while the last vocabulary was read
-        self._about: dict[str, Any] = {}  # of a saved tagger
+        self._about: dict[str, Any] = {}  # the manifest of a saved tagger
         self._scores_names = isinstance(model, Tagger) and model.unseen is not None
         if isinstance(model, Tagger):
             self._register, self._label_counts = model.register, model.model.label_counts
@@ -54,8 +55,12 @@ class LabelEditor:
         self._about, self._scores_names = bundle.about, UNSEEN in bundle.arrays
         try:
             register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
-            return register, bundle.arrays["model"]["label_counts"]
-        except (KeyError, TypeError) as error:
+            n_labels = len(bundle.labels)
+            counts = check_array(bundle.arrays.get("model", {}), "label_counts", "i4", (None,), minimum=0)
+            if len(counts) > n_labels:
+                raise BundleError(f"the model has {len(counts):,} labels, but {n_labels:,} have names", where=str(folder))
+            return register, counts
+        except UNDESCRIBED as error:
             found = f"the bundle does not describe labels that this longtail can change ({error})"
             raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
 
@@ -191,8 +196,8 @@ class LabelEditor:
         if self.folder is not None:
             about = {name: value for name, value in self._about.items() if name != "constraints"}
             about |= {"history": register.about(), **({} if constraints is None else {"constraints": constraints.to_dict()})}
-            amend_bundle(self.folder, Bundle(about, {PART: register.state()}, register.labels))
-            self._about = about
+            amended = Bundle(about, {PART: register.state()}, register.labels)
+            self._about = amend_bundle(self.folder, amended, base=self._about)
         self._register = register
 
 

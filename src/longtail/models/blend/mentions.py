@@ -15,10 +15,11 @@ import scipy.sparse as sp
 
 from longtail.features.label_names import NAME_WORD, list_forms, strip_plural
 from longtail.kernels import Bools, Floats
-from longtail.state import State
+from longtail.state import State, check_array, get_json, refuse
 from longtail.topk import NO_LABEL, TopK
 
 MAX_LABELS_PER_FORM = 8  # a form that more labels share is no evidence for any of them
+MAX_WORDS_PER_FORM = 32  # longer forms are not looked for: so that the time per word of a text is bounded
 PRIOR_MENTIONS = 2.0  # mentions with the average precision that are added to those of each label
 
 Places = dict[int, list[tuple[int, int]]]  # label -> the characters [start, end) of its mentions
@@ -43,7 +44,7 @@ class Mentions:
         forms: dict[str, set[int]] = {}
         for label, name in enumerate(self.names):
             others = () if self.alt_names is None else self.alt_names[label]
-            for words in list_forms(name, others):
+            for words in (form for form in list_forms(name, others) if len(form) <= MAX_WORDS_PER_FORM):
                 forms.setdefault(" ".join(words), set()).add(label)
         self.forms = {form: sorted(labels) for form, labels in forms.items() if len(labels) <= MAX_LABELS_PER_FORM}
         self._longest: dict[str, int] = {}  # words of the longest form that starts with a word
@@ -93,8 +94,12 @@ class Mentions:
         return {**arrays, "probability": self.probability}
 
     @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Restore from what ``state`` returned."""
-        out = cls(*(json.loads(bytes(state[name])) for name in ("names", "alt_names") if name in state))
-        out.probability = state["probability"]
+    def from_state(cls, state: State, n_labels: int) -> Self:
+        """Restore from what ``state`` returned, for this number of labels."""
+        columns = [get_json(state, name, list) for name in ("names", "alt_names") if name in state]
+        words = (word for column in columns for cell in column for word in ([cell] if column is columns[0] else cell))
+        if any(len(column) != n_labels for column in columns) or not all(isinstance(word, str) for word in words):
+            raise refuse(state, "names", "are not those of the labels", f"There must be {n_labels} names")
+        out = cls(*columns)
+        out.probability = check_array(state, "probability", "f4", (n_labels,), minimum=0, maximum=1)
         return out
