@@ -350,7 +350,8 @@ def test_evaluation_and_info_say_how_scores_are_calibrated(
     capsys.readouterr()
     for folder, is_calibrated in ((model, True), (plain, False)):
         assert main(["evaluate", folder, files[1]]) == 0
-        assert ("ECE" in capsys.readouterr().out) is is_calibrated
+        shown = capsys.readouterr().out
+        assert ("ECE" in shown) is ("| labels among the first 5 | probability | right |" in shown) is is_calibrated
         assert main(["info", folder]) == 0
         found = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("calibration"))
         assert ("training samples, predicted by a second model" if is_calibrated else "none") in found
