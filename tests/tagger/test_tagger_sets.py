@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_ranking_and_k_is_an_upper_limit(tagger: Tagger,
 
 def test_a_threshold_gives_all_labels_from_there_on(tagger: Tagger, plain: Tagger, test: Dataset) -> None:
     everything = tagger.predict(test, k=4)
-    for limit in (0.0, 0.3, 0.9, 1.1):
+    for limit in (0.0, 0.3, 0.9, 1.0):
         expected = [[tag for tag in tags if tag.score >= np.float32(limit)] for tags in everything]
         assert tagger.predict(test, threshold=limit) == expected
         assert tagger.predict(test, target=f"threshold={limit}") == expected
