@@ -69,6 +69,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
         """Parse all arguments. The command that does not know an option reports it, with the options that it has."""
+        found: argparse.Namespace
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser: argparse.ArgumentParser = self

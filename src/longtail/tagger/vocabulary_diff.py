@@ -77,8 +77,8 @@ class VocabularyDiff:
 
     def to_json(self) -> dict[str, Any]:
         """Return the difference in plain types."""
-        named = {"renamed": self.renamed, "moved": self.moved, "updated": self.updated}
-        return {**asdict(self), **{name: [each._asdict() for each in rows] for name, rows in named.items()}}
+        renamed, moved = [each._asdict() for each in self.renamed], [each._asdict() for each in self.moved]
+        return {**asdict(self), "renamed": renamed, "moved": moved, "updated": [each._asdict() for each in self.updated]}
 
     def __str__(self) -> str:
         shown = ("renamed", "moved", "gone", "new", "restored", "updated")
@@ -116,7 +116,7 @@ def compare_vocabulary(register: Register, new: Labels, label_counts: Ints, sour
     for i in known:
         if what := tuple(word for column, word in _UPDATED.items() if _differs(old, after.labels, column, i)):
             updated.append(Updated(names[i], what))
-    changed = {*(each.new for each in renamed), *(each.label for each in (*moved, *updated))}
+    changed = {*(each.new for each in renamed), *(each.label for each in moved), *(each.label for each in updated)}
     counts = np.zeros(len(names), np.int64)
     counts[:n_old] = register.fold_counts(label_counts)
     untrained = [i for i in ids.tolist() if not counts[i] and after.is_active[i]]
