@@ -46,7 +46,7 @@ def check_options(arguments: argparse.Namespace, labels: Labels) -> None:
     groups["--at-most-one"] = arguments.at_most_one or []
     for option, lists in groups.items():
         for word in (word for words in lists for word in words):
-            if word not in labels.keys and os.path.isfile(word):
+            if word not in labels.keys and os.path.isfile(word):  # noqa: PTH113 (False for a label that is no file name, where Path raises)
                 hint = f"Put it before the options: longtail {arguments.command} {arguments.model} {word} {option} …"
                 raise SettingError(f'{option} has "{word}", which is a file, not a label', hint=hint)
 

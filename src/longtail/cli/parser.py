@@ -215,9 +215,8 @@ def _add_prediction(add: _Add) -> None:
     k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
     predict.add_argument("--k", type=_positive, metavar="N", help=k)
     _add_target(predict)
-    predict.add_argument(
-        "--threshold", type=float, metavar="P", help="the labels with a probability (uncalibrated: a score) of at least P"
-    )
+    threshold = "the labels with a probability (uncalibrated: a score) of at least P"
+    predict.add_argument("--threshold", type=float, metavar="P", help=threshold)
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
