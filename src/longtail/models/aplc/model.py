@@ -122,7 +122,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         samples = NewSamples.collect(self.tokens.transform(X), Y, known, replayed, self.n_samples, PACES)
         arrays, new = continue_aplc(samples, self.arrays, counts, n_samples, self, plan, progress)
         self._set_arrays(compress_network(arrays, self.encoder))
-        return f"the network was trained further; {len(new):,} labels were added"
+        return f"the network was trained further; labels with their first samples: {len(new):,}"
 
     def _make_tokens(self) -> Tokens:
         length = self.plan(self.n_samples, self.n_seen).max_length

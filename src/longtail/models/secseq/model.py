@@ -187,7 +187,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         ]
         self.forest = forest
         self._set_trees([compress_arrays(arrays, self) for arrays in trees])
-        return f"the networks of all codes were trained further; {n_new:,} labels were added"
+        return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
 
     def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
         """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""
