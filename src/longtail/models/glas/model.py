@@ -20,13 +20,13 @@ from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
+from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
-from longtail.models.glas.exact_sum import search_sum
 from longtail.models.glas.settings import GlasSettings
-from longtail.models.glas.sparse_part import SparsePart
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
+from longtail.search.exact_sum import search_sum
 from longtail.search.index import LabelIndex
 from longtail.state import State, extract_part
 from longtail.topk import TopK
@@ -171,7 +171,10 @@ class Glas(GlasSettings, CentroidTrial, Model):
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
         best = self._search(X, k, None if allowed is None else allowed[self.seen])
-        scores = np.exp(-np.logaddexp(0, -best.scores)) if self.score_meaning == "probability" else best.scores
+        scores = best.scores
+        if self.score_meaning == "probability":
+            logits = scores if self.sparse is None else self.sparse.average_logits(scores)
+            scores = np.exp(-np.logaddexp(0, -logits))
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
 
     def _search(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:

@@ -17,6 +17,7 @@ from longtail.topk import TopK
 
 _MAX_SINGLE_QUERIES = 4  # up to this many, one query after the other is faster than a matrix multiplication
 _QUERIES_PER_BLOCK = 64  # whose other scores of all labels are in memory at a time
+_OPEN = np.inf  # the logit of a condition that is always true
 _ROUND_UP = 1 + 1e-6
 _FLOAT32_ERROR = 2.0**-24  # largest relative error of one float32 operation
 
@@ -28,6 +29,7 @@ def search_sum(
     k: int,
     threads: int | None = None,
     candidates: Longs | None = None,
+    gates: Floats | None = None,
 ) -> TopK:
     """The k labels with the largest sums; ties are broken by the smaller id.
 
@@ -35,6 +37,8 @@ def search_sum(
     :param Q: [n_queries, d] Queries.
     :param others: Returns the other scores of a block of queries [n, n_labels].
     :param candidates: [at least k] Labels to search among, in ascending order. None: all.
+    :param gates: [n_queries] Logits a of a condition for all these labels: instead of an inner product b, the sum has the
+        logit of the product of probabilities, σ(a) σ(b). None: there is no condition.
 
     >>> index = ExactIndex.build(np.eye(3, dtype=np.float32))
     >>> others = np.array([[3, 0, 0]], np.float32)
@@ -51,17 +55,17 @@ def search_sum(
         few = part.stop - part.start <= _MAX_SINGLE_QUERIES
         rough = None if few else (Q[part] @ index.V.T)  # [queries, n_labels]
         for i in range(part.start, part.stop):
-            other = more[i - part.start]
+            other, gate = more[i - part.start], _OPEN if gates is None else float(gates[i])
             norm = float(np.linalg.norm(Q[i].astype(np.float64))) * _ROUND_UP
-            largest = index.max_norm * norm + float(np.abs(other).max(initial=0))
+            largest = index.max_norm * norm + float(np.abs(other).max(initial=0)) + (0 if gate == _OPEN else abs(gate))
             slack = index.max_norm * norm * rounding + 4 * _FLOAT32_ERROR * largest
             if rough is not None:
-                _scan_rough(Q[i], labels, index.V, rough[i - part.start], other, slack, ids[i], scores[i])
+                _scan_rough(Q[i], labels, index.V, rough[i - part.start], other, gate, slack, ids[i], scores[i])
             else:
                 codes, step, _, lost = round_query(Q[i])
                 slack += index.max_norm * lost * _ROUND_UP
                 coded = (index.codes, index.scale, index.error)
-                _scan_codes(Q[i], codes, step, norm, slack, labels, index.V, *coded, other, ids[i], scores[i])
+                _scan_codes(Q[i], codes, step, norm, slack, labels, index.V, *coded, other, gate, ids[i], scores[i])
 
     for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads if len(Q) > _QUERIES_PER_BLOCK else 1):
         pass
@@ -69,20 +73,29 @@ def search_sum(
 
 
 @kernel
+def _add_up(b: np.float32, gate: float, other: np.float32) -> np.float32:
+    """The score of a label: its inner product b, or the logit of σ(gate) σ(b), plus its other score."""
+    if gate == _OPEN:
+        return np.float32(b + other)
+    x = max(gate, 0.0) + np.log1p(np.exp(-abs(gate))) - float(b)  # softplus(gate) − b
+    return np.float32(gate - (max(x, 0.0) + np.log1p(np.exp(-abs(x)))) + float(other))
+
+
+@kernel
 def _scan_rough(
-    q: Floats, labels: Longs, V: Floats, rough: Floats, other: Floats, slack: float, ids: Ints, scores: Floats
+    q: Floats, labels: Longs, V: Floats, rough: Floats, other: Floats, gate: float, slack: float, ids: Ints, scores: Floats
 ) -> None:
     """Fill ids and scores [k] with the best labels of one query, from rough inner products [n_labels]."""
     n_found, last = 0, len(ids) - 1
     for i in labels:
-        if float(rough[i]) + float(other[i]) + slack > scores[last]:
-            n_found = insert_topk(i, inner_product(q, V[i]) + other[i], ids, scores, n_found)
+        if min(float(rough[i]), gate) + float(other[i]) + slack > scores[last]:  # σ(a) σ(b) is at most either
+            n_found = insert_topk(i, _add_up(inner_product(q, V[i]), gate, other[i]), ids, scores, n_found)
 
 
 @kernel
 def _scan_codes(
     q: Floats, q_codes: NDArray[np.int16], step: float, norm: float, slack: float, labels: Longs,
-    V: Floats, codes: NDArray[np.int8], scale: Floats, error: Floats, other: Floats, ids: Ints, scores: Floats,
+    V: Floats, codes: NDArray[np.int8], scale: Floats, error: Floats, other: Floats, gate: float, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
     """Fill ids and scores [k] with the best labels of one query, from 8-bit copies of the label vectors."""
     n_found, last = 0, len(ids) - 1
@@ -90,5 +103,5 @@ def _scan_codes(
         total = np.int32(0)
         for j in range(len(q)):
             total = np.int32(total + np.int32(q_codes[j]) * np.int32(codes[i, j]))
-        if step * scale[i] * total + norm * error[i] + slack + float(other[i]) > scores[last]:
-            n_found = insert_topk(i, inner_product(q, V[i]) + other[i], ids, scores, n_found)
+        if min(step * scale[i] * total + norm * error[i], gate) + slack + float(other[i]) > scores[last]:
+            n_found = insert_topk(i, _add_up(inner_product(q, V[i]), gate, other[i]), ids, scores, n_found)
