@@ -24,7 +24,7 @@ from longtail.nn import loop
 from longtail.nn.encoder_factory import make_encoder
 from longtail.nn.validation import mean_precision
 
-QUICK: dict[str, Any] = {"width": 16, "hidden": 16, "threads": 1, "n_pieces": 200}
+QUICK: dict[str, Any] = {"encoder": "bag", "width": 16, "hidden": 16, "threads": 1, "n_pieces": 200}
 
 
 def quick(encoder: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_only_a_bag_reads_whole_texts_and_weighs_tokens() -> None:
     for encoder, expected in (("bag", (None, "tfidf")), ("gru", (256, "mean")), ("wordllama", (256, "mean"))):
         plan = AplcSettings(encoder=encoder).plan(100, 4)
         assert (plan.max_length, plan.token_weights) == expected
-    plan = AplcSettings(max_length=99, token_weights="mean").plan(100, 4)
+    plan = AplcSettings(encoder="bag", max_length=99, token_weights="mean").plan(100, 4)
     assert (plan.max_length, plan.token_weights) == (99, "mean")
 
 

@@ -8,6 +8,7 @@ from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.mlp import ACTIVATIONS
 from longtail.linear.centroid_trial import MAX_FEW_LABELS
+from longtail.linear.settings import SparsePartSettings
 from longtail.nn.published_autoencoders import PUBLISHED, Widths, choose_network, parse_widths
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
@@ -16,6 +17,7 @@ _EPOCHS_MANY = 5
 _WIDTH_MANY = 512
 _WEIGHT = 0.01  # α and β of the paper
 OPTIMIZERS = ("sgd", "lazy-adam", "adam")
+MAX_RECONSTRUCTED = 2**15  # features that ψᵢ reconstructs; of rarer ones it would hardly get any right
 INIT_NORM = 12.0  # of label vectors that start as centroids: log-odds of rare labels are about −10
 
 
@@ -33,11 +35,12 @@ class NeuralXCPlan(TrainingPlan):
     label_rate: float
     inner_rate: float  # of layers between the first and the last
     init_norm: float = INIT_NORM
+    n_reconstructed: int  # features that ψᵢ reconstructs, the most frequent ones
     label_encoder_in_loss: bool = True  # whether the terms of φₒ are part of the loss
 
 
 @settings
-class NeuralXCSettings(TrainingSettings):
+class NeuralXCSettings(TrainingSettings, SparsePartSettings):
     """Settings of NeuralXC."""
 
     encoder: str | None = setting(
@@ -199,6 +202,7 @@ class NeuralXCSettings(TrainingSettings):
             regressor_widths=paper.regressor if self.regressor == PUBLISHED else parse_widths("regressor", self.regressor),
             code_activation=self.code_activation or ("none" if label_init == "centroids" else "relu"),
             output_activation=self.output_activation or published,
+            n_reconstructed=n_features if self.encoder == PUBLISHED else min(n_features, MAX_RECONSTRUCTED),
             label_init=label_init,
             optimizer=optimizer,
             batch=self.batch or batch,
