@@ -222,7 +222,10 @@ class Pipeline:
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
         about, state = self.model.upgrade(about, state)
-        self.model.set_params(**about["settings"]).restore(state["model"])
+        self.model.set_params(**about["settings"])
+        if self.model.reads == "texts":  # a setting may have had another default when the model was saved
+            self.extractor = None
+        self.model.restore(state["model"])
         self.model.decisions = tuple(about["decisions"])
         if self.extractor is not None:
             self.extractor.restore(about["features"], state)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from glas_toy import make_toy
+from many_labels import make_many_labels
 
 from longtail.errors import SettingError
 from longtail.model import Model, widen
@@ -111,3 +112,13 @@ def test_encoders_of_tokens_cannot_have_one() -> None:
     with pytest.raises(SettingError, match=r"sparse_part is true, which has no effect here\. It needs encoder=words"):
         Aplc(encoder="bag", sparse_part=True).check()
     assert not Aplc(encoder="bag").plan(9, 5000).sparse_part and Aplc().plan(9, 5000).sparse_part
+
+
+def test_many_labels_have_one_by_default_and_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtail.linear.settings.MAX_FEW_LABELS", 2000)  # the fewer, the faster the test
+    train, test = make_many_labels(4000, seed=1), make_many_labels(300, seed=2)
+    model = Aplc(width=32, hidden=32, epochs=1, batch=128, threads=1).fit(train.X, train.Y)
+    assert model.sparse is not None
+    best, prior = model.topk(test.X, 1).ids[:, 0], int(model.label_counts.argmax())
+    hits, prior_hits = test.Y[np.arange(300), best].sum(), test.Y[:, [prior]].sum()
+    assert hits > 10 * prior_hits

@@ -25,8 +25,8 @@ from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
 
-FORMAT = 5  # the format that is written
-_READABLE = (3, 4, FORMAT)  # format 3 has no calibration and no history of the labels; up to 4, secseq has its own features
+FORMAT = 6  # the format that is written
+_READABLE = (3, 4, 5, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
 MANIFEST = "manifest.json"
 _DATA_FILE = re.compile(r"(\.?)[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)(\.\d+\.part)?|\.manifest\.json\.\d+\.part")
 _DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U16": "u2", "U64": "u8"}

@@ -106,7 +106,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.aplc.training import fit_aplc
 
-        plan = self.plan(self.n_samples, self.n_seen)
+        plan = self.plan(self.n_samples, self.n_seen, self.n_features)
         self.tokens, rows, n_inputs = self._make_tokens(), X, self.n_features
         if self.tokens is not None:
             rows = self.tokens.fit_transform(X, progress)

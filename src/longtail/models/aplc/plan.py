@@ -10,6 +10,8 @@ from longtail.nn.settings import TrainingPlan, choose_batch
 WORDS = "words"  # the encoder that reads feature vectors; all others read tokens
 BAG_ENCODERS = (WORDS, "bag", *STATIC_VECTORS)  # sums of the vectors of features or tokens; they predict without torch
 HEAD_SHARE = 0.8  # of the labels
+_WIDE, _NARROW = 512, 256  # dimensions of the vectors of features or tokens
+_MAX_VECTOR_VALUES = 2**26  # of all wide vectors of features: 256 MB
 _MAX_EPOCHS, _MIN_EPOCHS = 20, 5
 _SAMPLES_PER_TRAINING = 100_000  # samples that the epochs of a bag show in all, within these limits
 
@@ -76,7 +78,7 @@ def choose_plan(encoder: str, n_samples: int) -> AplcPlan:
     bag, scratch = encoder in BAG_ENCODERS, encoder in SCRATCH_ENCODERS
     epochs = min(max(_SAMPLES_PER_TRAINING // n_samples, _MIN_EPOCHS), _MAX_EPOCHS)
     return AplcPlan(
-        width=512 if bag else 256,
+        width=_WIDE if bag else _NARROW,
         hidden=512,
         proportions=divide_evenly(2, HEAD_SHARE),
         max_length=None if encoder in (WORDS, "bag") else 256,
@@ -89,3 +91,14 @@ def choose_plan(encoder: str, n_samples: int) -> AplcPlan:
         batch=choose_batch(n_samples, 16, 128),
         epochs=epochs if bag else _MAX_EPOCHS,
     )
+
+
+def choose_width(n_features: int) -> int:
+    """The dimension of the vectors of features: 512, or 256 if there are many features.
+
+    Training has about five copies of these vectors: weights, two moments of Adam, an average, and the best weights so far.
+
+    >>> choose_width(100_000), choose_width(400_000)
+    (512, 256)
+    """
+    return _WIDE if n_features * _WIDE <= _MAX_VECTOR_VALUES else _NARROW

@@ -13,7 +13,16 @@ from longtail.features.pretrained import SCRATCH_ENCODERS
 from longtail.features.token_rows import TokenRows
 from longtail.labelspace.names import NameSettings
 from longtail.linear.settings import SparsePartSettings
-from longtail.models.aplc.plan import BAG_ENCODERS, HEAD_SHARE, PAPER_PLANS, WORDS, AplcPlan, choose_plan, divide_evenly
+from longtail.models.aplc.plan import (
+    BAG_ENCODERS,
+    HEAD_SHARE,
+    PAPER_PLANS,
+    WORDS,
+    AplcPlan,
+    choose_plan,
+    choose_width,
+    divide_evenly,
+)
 from longtail.nn.schedule import WARM_SCHEDULES
 from longtail.nn.settings import TrainingSettings, nearest_row
 from longtail.settings import setting, settings
@@ -36,8 +45,8 @@ class AplcSettings(TrainingSettings, NameSettings, SparsePartSettings):
         default=False,
     )
     width: int | None = setting(
-        "Dimension of words and of an encoder from scratch, for tokens an even number. None: 512 for words and bag, 256 for"
-        " others.",
+        "Dimension of words and of an encoder from scratch, for tokens an even number. None: 512 for bag and for up to"
+        " 131,072 words, otherwise 256.",
         default=None,
         paper="768",
         positive=True,
@@ -246,13 +255,16 @@ class AplcSettings(TrainingSettings, NameSettings, SparsePartSettings):
     def _choose_init(self) -> str:
         return self.init or ("pifa" if self.encoder in BAG_ENCODERS and self.bias and not self.paper else "random")
 
-    def plan(self, n_samples: int, n_seen: int) -> AplcPlan:
+    def plan(self, n_samples: int, n_seen: int, n_features: int = 0) -> AplcPlan:
         """Fill in the settings that are None: the paper's values, or ours.
 
         :param n_samples: Number of training samples.
         :param n_seen: Number of labels that have training samples.
+        :param n_features: Number of features, for encoder=words.
         """
         base = nearest_row(PAPER_PLANS, n_samples, n_seen) if self.paper else choose_plan(self.encoder, n_samples)
+        if self.encoder == WORDS:
+            base = replace(base, width=choose_width(n_features))
         if self.n_clusters is not None:
             base = replace(base, proportions=divide_evenly(self.n_clusters, None if self.paper else HEAD_SHARE))
         return AplcPlan(

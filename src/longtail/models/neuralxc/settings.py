@@ -14,7 +14,7 @@ from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 _EPOCHS_MANY = 5
-_WIDTH_MANY = 512
+_WIDTH, _WIDTH_MANY = 256, 512  # with a sparse part, wider vectors did no better
 _WEIGHT = 0.01  # α and β of the paper
 OPTIMIZERS = ("sgd", "lazy-adam", "adam")
 MAX_RECONSTRUCTED = 2**15  # features that ψᵢ reconstructs; of rarer ones it would hardly get any right
@@ -46,13 +46,12 @@ class NeuralXCSettings(TrainingSettings, SparsePartSettings):
     encoder: str | None = setting(
         'Layer widths of the input encoder φᵢ, the code last, such as "1152-600-256"; the decoder ψᵢ mirrors them.'
         " published: the paper's widths for data of the size of its corpora, otherwise halved from layer to layer. None:"
-        f" 256, or {_WIDTH_MANY} for more than {MAX_FEW_LABELS:,} labels.",
+        f" {_WIDTH}, or {_WIDTH_MANY} for more than {MAX_FEW_LABELS:,} labels without a sparse part.",
         default=None,
         paper=PUBLISHED,
     )
     label_encoder: str | None = setting(
-        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them. None: 256 or"
-        f" {_WIDTH_MANY}, as for encoder.",
+        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them. None: as for encoder.",
         default=None,
         paper=PUBLISHED,
     )
@@ -191,7 +190,7 @@ class NeuralXCSettings(TrainingSettings, SparsePartSettings):
         many = n_labels > MAX_FEW_LABELS
         batch = 512 if many else choose_batch(n_samples, 32, 128)
         epochs, label_rate = (_EPOCHS_MANY, 0.02) if many else (30, 0.001)
-        width = str(_WIDTH_MANY if many else 256)
+        width = str(_WIDTH_MANY if many and not self.wants_sparse_part(n_labels) else _WIDTH)
         label_init = self.label_init or ("centroids" if many and self.mode == "joint" else "random")
         optimizer = self.optimizer or ("lazy-adam" if label_init == "centroids" else "sgd")
         published = paper.output_activation if self.encoder == PUBLISHED else "none"
