@@ -29,7 +29,7 @@ from longtail.models.aplc.search import ClusterSearch
 from longtail.models.aplc.settings import AplcSettings, Texts
 from longtail.nn.saved_encoder import SavedEncoder, encode_bags
 from longtail.progress import Progress
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 
 
@@ -167,13 +167,22 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         """What the encoder reads: feature vectors, or the tokens of texts."""
         return self.tokens.transform(X) if self.tokens else X
 
-    def _set_arrays(self, arrays: State) -> None:
-        """Prepare for prediction, without a sparse part."""
+    def _set_arrays(self, arrays: State, n_labels: int | None = None) -> None:
+        """Prepare for prediction, without a sparse part; n_labels: of a saved model, whose labels are checked."""
         self.arrays, self.sparse = arrays, None
-        self._encoder = SavedEncoder(extract_part(arrays, "encoder."))
         self._explained: _ExplainedText | None = None
-        self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
-        self.search = ClusterSearch.from_state(extract_part(arrays, "head."))
+        if self.encoder in BAG_ENCODERS:
+            n_rows = self.n_features if self.encoder == WORDS else None
+            self._bag = QuantisedTable.from_state(extract_part(arrays, "bag."), n_rows)
+            if "idf" in arrays:
+                check_array(arrays, "idf", "f4", (len(self._bag.scale),), finite=True)
+        width = self._bag.values.shape[1] if self.encoder in BAG_ENCODERS else None
+        self.W = check_array(arrays, "hidden", "f2 f4", (None, width), finite=True).astype(np.float32)
+        self.shift = check_array(arrays, "shift", "f4", (len(self.W),), finite=True)
+        self._encoder = SavedEncoder(extract_part(arrays, "encoder."), self.W.shape[1])
+        self.search = ClusterSearch.from_state(extract_part(arrays, "head."), n_labels)
+        if self.search.head.V.shape[1] != len(self.W) + 1:
+            raise refuse(arrays, "hidden", f"has the shape {self.W.shape}", "It must fit the vectors of the labels")
 
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
         H = self._embed(self._encode(X))
@@ -184,15 +193,10 @@ class Aplc(AplcSettings, CentroidTrial, Model):
     def _embed(self, rows: Texts) -> Floats:
         """The output of the hidden layer, the input of the output layer [n, d_h]."""
         if self.encoder == WORDS:
-            return self._apply_hidden_layer(self._table.matmul(rows, self.threads))
+            return self._apply_hidden_layer(self._bag.matmul(rows, self.threads))
         if self.encoder in BAG_ENCODERS:
-            return self._apply_hidden_layer(encode_bags(rows, self._table, self.threads, self.arrays.get("idf")))
+            return self._apply_hidden_layer(encode_bags(rows, self._bag, self.threads, self.arrays.get("idf")))
         return self._apply_hidden_layer(self._encoder.encode(rows, self.device, self.threads))
-
-    @property
-    def _table(self) -> QuantisedTable:
-        """The vectors of the features or tokens of a bag [n, width]."""
-        return QuantisedTable(self.arrays["bag.values"], self.arrays["bag.scale"])
 
     def _apply_hidden_layer(self, V: Floats) -> Floats:
         out: Floats = np.tanh(V @ self.W.T + self.shift)
@@ -200,7 +204,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
 
     def slopes(self, x: sp.csr_array, label: int) -> Doubles:
         """By how much the log-odds fall without each feature, divided by its value: the contribution of a unit of it."""
-        parts = x.data[:, None] * self._table.dequantise(x.indices)  # [nnz, width]
+        parts = x.data[:, None] * self._bag.dequantise(x.indices)  # [nnz, width]
         V = np.vstack([parts.sum(0), parts.sum(0) - parts])
         odds = self.search.log_odds(self._apply_hidden_layer(V), label)
         out: Doubles = (odds[0] - odds[1:]) / x.data
@@ -237,9 +241,10 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         self.tokens = self._make_tokens()
         if self.tokens is not None:
             self.tokens.restore(extract_part(state, "tokens."))
-        self._set_arrays({name: array for name, array in state.items() if not name.startswith(("tokens.", "sparse."))})
+        arrays = {name: array for name, array in state.items() if not name.startswith(("tokens.", "sparse."))}
+        self._set_arrays(arrays, self.n_labels)
         if sparse := extract_part(state, "sparse."):
-            self.sparse = SparsePart.from_state(sparse)
+            self.sparse = SparsePart.from_state(sparse, self.n_features, len(self.search.order))
 
 
 def compress_network(arrays: State, encoder: str) -> State:

@@ -26,9 +26,10 @@ from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
+from longtail.search.exact import ExactIndex
 from longtail.search.exact_sum import build_index, search_labels
 from longtail.search.index import LabelIndex
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
@@ -212,18 +213,25 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         n, n_label, n_between = len(plan.encoder_widths), len(plan.label_encoder_widths), len(plan.regressor_widths)
         if _FIRST_LAYER in state:  # a bundle of before it was stored in 8 bits
-            table = QuantisedTable.quantise(state[_FIRST_LAYER].astype(np.float32))
+            half = check_array(state, _FIRST_LAYER, "f2", (self.n_features, None))
+            table = QuantisedTable.quantise(half.astype(np.float32))
         else:
-            table = QuantisedTable(state[f"{_FIRST_LAYER}.values"], state[f"{_FIRST_LAYER}.scale"])
-        state = {**state, _FIRST_LAYER: np.empty((0, 0))}
-        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), plan.code_activation])
-        decoder = Mlp.from_state(state, "decoder", [*["leaky0.2"] * (n - 1), plan.output_activation])
-        self.autoencoder = Autoencoder(encoder, decoder, state.get("outputs"))
-        self._set_first_layer(table)
-        sparse = extract_part(state, "sparse.")
-        self.sparse = SparsePart.from_state(sparse) if sparse else None
-        self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation])
-        self.label_decoder = Mlp.from_state(state, "label_decoder", ["relu"] * (n_label - 1))
-        self.seen = state["seen"]
-        index = {name.removeprefix("index."): array for name, array in state.items() if name.startswith("index.")}
-        self.index = LabelIndex.from_state({**index, "vectors": index["vectors"].astype(np.float32)})
+            table = QuantisedTable.from_state(extract_part(state, f"{_FIRST_LAYER}."), self.n_features)
+        first = table.dequantise(np.arange(self.n_features, dtype=np.int32))
+        activations = [*["relu"] * (n - 1), plan.code_activation]
+        encoder = Mlp.from_state(state, "encoder", activations, self.n_features, first=first)
+        code, outputs = encoder.output_dim(self.n_features), None
+        if "outputs" in state:
+            outputs = check_array(state, "outputs", "i4", (None,), minimum=0, maximum=self.n_features - 1, ascending=True)
+        activations, n_out = [*["leaky0.2"] * (n - 1), plan.output_activation], len(outputs) if outputs is not None else None
+        decoder = Mlp.from_state(state, "decoder", activations, code, self.n_features if n_out is None else n_out)
+        self.first_layer, self.autoencoder = table, Autoencoder(encoder, decoder, outputs)
+        self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation], code)
+        latent = self.latent_regressor.output_dim(code)
+        self.label_decoder = Mlp.from_state(state, "label_decoder", ["relu"] * (n_label - 1), latent)
+        self.seen = self.check_seen(state)
+        sparse, n_seen = extract_part(state, "sparse."), len(self.seen)
+        self.sparse = SparsePart.from_state(sparse, self.n_features, n_seen) if sparse else None
+        self.index = LabelIndex.from_state(extract_part(state, "index."), n_seen, self.label_decoder.output_dim(latent) + 1)
+        if self.sparse is not None and not isinstance(self.index.search, ExactIndex):
+            raise refuse(state, "index.centres", "belongs to an approximate index", "With a sparse part, search is exact")
