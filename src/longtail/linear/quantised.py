@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, fast_kernel, map_parallel
+from longtail.state import State, check_array, refuse
 
 ROWS_PER_BLOCK = 512  # rows quantised, or samples multiplied, at a time
 _MAX_CODE, _MAX_SHORT_CODE = 127, 7  # of 8 and 4 bits
@@ -31,7 +32,7 @@ class QuantisedTable:
     ((2, 2), [[1.0, -0.57], [0.0, 0.0]])
     """
 
-    values: NDArray[np.int8] | NDArray[np.uint8]  # [n_rows, d], or in 4 bits, which are unsigned, [n_rows, d / 2]
+    values: NDArray[Any]  # int8 [n_rows, d]; in 4 bits uint8 [n_rows, d / 2]
     scale: Floats  # [n_rows] W ≈ scale · values
 
     @property
@@ -84,16 +85,24 @@ class QuantisedTable:
         out: Floats = (_unpack(values) if self.is_short else values) * self.scale[rows, None]
         return out
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays to save; ``QuantisedTable(**state)`` restores the table."""
+    def state(self) -> State:
+        """The arrays to save."""
         return {"values": self.values, "scale": self.scale}
+
+    @classmethod
+    def from_state(cls, state: State, n_rows: int | None, width: int | None = None) -> QuantisedTable:
+        """The inverse of ``state``, for this number of rows and columns (None: any)."""
+        values = check_array(state, "values", "i1 u1", (n_rows, None))
+        table = cls(values, check_array(state, "scale", "f4", (len(values),), finite=True))
+        if width not in (None, table.shape[1]):
+            raise refuse(state, "values", f"has {table.shape[1]} columns", f"It must have {width}")
+        return table
 
 
 def _pack(codes: Floats) -> NDArray[np.uint8]:
     """Codes from −7 to 7 [n, d] in bytes [n, d / 2]."""
     low, high = np.split((codes + _SHORT_ZERO).astype(np.uint8), 2, axis=1)
-    out: NDArray[np.uint8] = low | (high << 4)
-    return out
+    return (low | (high << 4)).astype(np.uint8)
 
 
 def _unpack(values: NDArray[Any]) -> NDArray[np.int8]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
+from longtail.linear.sparse_part import SparsePart
 from longtail.search.exact import ExactIndex, bound_rounding, inner_product, round_query
+from longtail.search.index import LabelIndex
 from longtail.search.topk_kernels import insert_topk, make_empty_topk
 from longtail.topk import TopK
 
@@ -70,6 +73,39 @@ def search_sum(
     for _ in map_parallel(work, range(0, len(Q), _QUERIES_PER_BLOCK), threads if len(Q) > _QUERIES_PER_BLOCK else 1):
         pass
     return TopK(ids, scores)
+
+
+def search_labels(
+    index: LabelIndex,
+    Q: Floats,
+    sparse: SparsePart | None,
+    X: sp.csr_array,
+    k: int,
+    threads: int | None = None,
+    allowed: Bools | None = None,
+) -> TopK:
+    """The k labels with the largest inner products, or with the largest sums if there is a sparse part.
+
+    :param index: Label vectors; with a sparse part, an exact index (``build_index``).
+    :param X: [n_queries, n_features] The samples that the queries come from.
+    :param allowed: [n_labels] Which labels are searched for, at least one. None: all.
+    """
+    if sparse is None:
+        return index.topk(Q, k, threads, allowed)
+    assert isinstance(index.search, ExactIndex)
+    candidates = None if allowed is None else np.flatnonzero(allowed)
+    k = min(k, index.n_labels if candidates is None else len(candidates))
+    return search_sum(index.search, Q, lambda part: sparse.score(X[part]), k, threads, candidates)
+
+
+def build_index(V: Floats, queries: Callable[[], Floats], sparse: SparsePart | None, seed: int) -> LabelIndex:
+    """An index of label vectors; an exact one with a sparse part, whose scores an approximate search would not know.
+
+    :param queries: Returns typical queries, for an approximate index.
+    """
+    if sparse is not None:
+        return LabelIndex(ExactIndex.build(V))
+    return LabelIndex.build(V, queries=queries(), seed=seed)
 
 
 @kernel

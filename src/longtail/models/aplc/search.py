@@ -2,7 +2,7 @@
 
 A label j of tail t has probability σ(a_t) σ(b_j) ≤ σ(a_t). So tails are searched by descending a_t, and those whose σ(a_t)
 is below the k-th best probability so far are skipped, which cannot change the result. Within a tail, labels are ordered by
-b_j, so this is a search by inner product.
+b_j, so this is a search by inner product. With a sparse part (``linear.sparse_part``), all tails are searched.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import SettingError
-from longtail.kernels import Bools, Floats, Ints, Longs, fast_kernel
+from longtail.kernels import Bools, Floats, Ints, Longs, fast_kernel, map_parallel
+from longtail.linear.sparse_part import SparsePart
 from longtail.search.exact import ExactIndex, inner_product
+from longtail.search.exact_sum import search_sum
 from longtail.search.index import check_vectors
+from longtail.state import State, check_array, get_array
 from longtail.topk import NO_LABEL, TopK
 
 _EPSILON = 1e-5  # of LayerNorm, as in torch
+_TEXTS_PER_BLOCK = 64  # whose scores of a sparse part for all labels are in memory at a time
 
 Doubles = NDArray[np.float64]
 
@@ -64,16 +69,29 @@ class ClusterSearch:
         return list(accumulate(sizes))
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> ClusterSearch:
-        """Restore what ``state`` returned, or ``AplcHead.arrays`` after training."""
-        arrays = {name: np.ascontiguousarray(part, np.float32) for name, part in state.items() if name != "order"}
-        tails = []
-        for t in range(1, len(arrays["clusters"]) + 1):
-            project, gain, shift = (arrays[f"tail{t}.{name}"] for name in ("project", "gain", "shift"))
-            vectors = np.column_stack([arrays[f"tail{t}.vectors"], arrays[f"tail{t}.bias"]])
-            tails.append(TailSearch(project, gain, shift, ExactIndex.build(vectors)))
-        head = ExactIndex.build(np.column_stack([arrays["vectors"], arrays["bias"]]))
-        return cls(head, np.column_stack([arrays["clusters"], arrays["cluster_bias"]]), tails, state["order"])
+    def from_state(cls, state: State, n_labels: int | None = None) -> ClusterSearch:
+        """Restore what ``state`` returned, or ``AplcHead.arrays`` after training, for this number of labels (None: any)."""
+
+        def get(name: str, *shape: int | None) -> Floats:
+            return np.ascontiguousarray(check_array(state, name, "f2 f4", shape, finite=True), np.float32)
+
+        def index(prefix: str, dimension: int | None) -> ExactIndex:
+            vectors = check_array(state, f"{prefix}vectors", "f2 f4", (None, dimension))
+            joined = np.column_stack([vectors, get(f"{prefix}bias", len(vectors))])
+            return ExactIndex.build(check_vectors(joined, "label vectors"))
+
+        head, tails = index("", None), []
+        clusters = get("clusters", None, head.V.shape[1] - 1)
+        for t in range(1, len(clusters) + 1):
+            project = get(f"tail{t}.project", None, clusters.shape[1])
+            width = len(project)
+            gain, shift = (get(f"tail{t}.{name}", width) for name in ("gain", "shift"))
+            tails.append(TailSearch(project, gain, shift, index(f"tail{t}.", width)))
+        n = len(head.V) + sum(len(tail.index.V) for tail in tails)
+        order = get_array(state, "order")
+        if n_labels is not None:
+            check_array(state, "order", "i4", (n,), minimum=0, maximum=n_labels - 1, distinct=True)
+        return cls(head, np.column_stack([clusters, get("cluster_bias", len(clusters))]), tails, order)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to save."""
@@ -132,6 +150,37 @@ class ClusterSearch:
                     found = tail.topk(H[rows], k, threads, places)
                     labels = self.order[self.starts[t] + found.ids]
                     best.add(rows, labels, _chain_logits(A[rows, t, None].astype(np.float64), found.scores))
+        return best.topk()
+
+    def topk_sum(
+        self, H: Floats, sparse: SparsePart, X: sp.csr_array, k: int, threads: int | None, allowed: Bools | None
+    ) -> TopK:
+        """The same with a sparse part: the logit of a label is the mean of its two logits.
+
+        :param sparse: Its labels are numbered as in ``order``.
+        :param X: The features of the texts [n, n_features].
+        """
+        H1, places = _append_one(H), self._find_places(allowed)
+        k = min(k, len(self.order) if allowed is None else int(np.count_nonzero(allowed[self.order])))
+        best, A = _BestLabels.empty(len(H), k), np.empty((len(H), len(self.tails)), np.float32)
+        _multiply(H1, self.clusters, A)
+
+        def search(start: int) -> None:
+            texts, first = np.arange(start, min(start + _TEXTS_PER_BLOCK, len(H))), 0
+            clusters = [(self.head, H1[texts], None)]
+            clusters += [(tail.index, tail.project_texts(H[texts]), A[texts, t]) for t, tail in enumerate(self.tails)]
+            scores = sparse.score(X[texts])  # [n, n_labels]
+            for (index, Q, gates), inside in zip(clusters, places, strict=True):
+                cluster = slice(first, first + len(index.V))
+                n_labels = len(index.V) if inside is None else len(inside)
+                if n_labels:
+                    found = search_sum(index, Q, scores[:, cluster].__getitem__, min(k, n_labels), 1, inside, gates)
+                    logits = sparse.average_logits(found.scores.astype(np.float64))
+                    best.add(texts, self.order[cluster][found.ids], logits)
+                first = cluster.stop
+
+        for _ in map_parallel(search, range(0, len(H), _TEXTS_PER_BLOCK), threads if len(H) > _TEXTS_PER_BLOCK else 1):
+            pass
         return best.topk()
 
 

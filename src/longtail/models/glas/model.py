@@ -26,9 +26,9 @@ from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.settings import GlasSettings
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
-from longtail.search.exact_sum import search_sum
+from longtail.search.exact_sum import build_index, search_labels
 from longtail.search.index import LabelIndex
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
         self.sparse = None if weights.sparse is None else weights.sparse.select_labels(self.seen)
-        if self.sparse is None:
-            self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
-        else:  # an approximate search would not know the scores of the sparse part
-            self.index = LabelIndex(ExactIndex.build(vectors))
+        self.index = build_index(vectors, lambda: self._embed(X[some]), self.sparse, self.seed)
 
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
@@ -170,21 +167,13 @@ class Glas(GlasSettings, CentroidTrial, Model):
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
-        best = self._search(X, k, None if allowed is None else allowed[self.seen])
+        among = None if allowed is None else allowed[self.seen]
+        best = search_labels(self.index, self._embed(X), self.sparse, X, k, self.threads, among)
         scores = best.scores
         if self.score_meaning == "probability":
             logits = scores if self.sparse is None else self.sparse.average_logits(scores)
             scores = np.exp(-np.logaddexp(0, -logits))
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
-
-    def _search(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
-        """Find the k best of the labels that have training samples; allowed: [len(seen)]."""
-        if self.sparse is None:
-            return self.index.topk(self._embed(X), k, self.threads, allowed)
-        assert isinstance(self.index.search, ExactIndex)
-        sparse, candidates = self.sparse, None if allowed is None else np.flatnonzero(allowed)
-        k = min(k, len(self.seen) if candidates is None else len(candidates))
-        return search_sum(self.index.search, self._embed(X), lambda part: sparse.score(X[part]), k, self.threads, candidates)
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
         """Return the slopes of the score, through φ: Σ x · slopes is its difference from that of an empty sample."""
@@ -216,9 +205,15 @@ class Glas(GlasSettings, CentroidTrial, Model):
         }
 
     def _restore(self, state: State) -> None:
-        self.E = QuantisedTable(state["E.values"], state["E.scale"])
-        self.shift, self.seen, self.W2 = state["shift"], state["seen"], state.get("W2")
-        index = {name.removeprefix("index."): array for name, array in state.items() if name.startswith("index.")}
-        sparse = extract_part(state, "sparse.")
-        self.sparse = SparsePart.from_state(sparse) if sparse else None
-        self.index = LabelIndex.from_state({**index, "vectors": index["vectors"].astype(np.float32)})
+        self.E = QuantisedTable.from_state(extract_part(state, "E."), self.n_features)
+        dim = self.E.shape[1]
+        self.shift = check_array(state, "shift", "f4", (dim,), finite=True)
+        self.seen = self.check_seen(state)
+        self.W2 = check_array(state, "W2", "f4", (None, dim), finite=True) if "W2" in state else None
+        sparse, n_seen = extract_part(state, "sparse."), len(self.seen)
+        self.sparse = SparsePart.from_state(sparse, self.n_features, n_seen) if sparse else None
+        self.index = LabelIndex.from_state(
+            extract_part(state, "index."), n_seen, (dim if self.W2 is None else len(self.W2)) + 1
+        )
+        if self.sparse is not None and not isinstance(self.index.search, ExactIndex):
+            raise refuse(state, "index.centres", "belongs to an approximate index", "With a sparse part, search is exact")

@@ -18,25 +18,25 @@ from longtail.data.holdout import split_holdout
 from longtail.errors import MissingExtra
 from longtail.features.token_rows import TokenRows
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
-from longtail.kernels import Bools, Floats, Ints, Longs
-from longtail.labelspace.centroids import compute_log_odds
+from longtail.kernels import Bools, Floats, Longs
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, PartWeights, Valid
+from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
+from longtail.models.lightattention.structure import check_networks
 from longtail.models.lightattention.words import Vocabulary
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
-from longtail.state import State, extract_part
+from longtail.state import State, count_parts, extract_part
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
     from longtail.models.lightattention.search import TreeNetworks
     from longtail.models.lightattention.training import TrainingCorpus
-    from longtail.nn.continuation import NewSamples
 
 _WORDS_PER_LABEL = 128  # words of a label's texts that its cluster is chosen by
 _MIN_LABELS_PER_TREE = 10  # labels that each tree finds if several trees are averaged, at least
@@ -121,7 +121,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
         plan = self._plan()
         self.check_plan(plan)
-        progress.say(self._describe(plan))
+        progress.say(plan.describe(self.n_samples, self.n_seen))
         self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)
         self.vocabulary.fit(X, progress, n_names=self.n_names)
         tfidf = self.vocabulary.tfidf.transform(X)
@@ -135,13 +135,6 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             self.history += trainer.history
         if plan.sparse_part:
             self.sparse = self._fit_sparse_part(data, progress)
-
-    def _describe(self, plan: LightAttentionPlan) -> str:
-        """What the numbers of texts and labels decide."""
-        tree = f", {1 << plan.n_halvings:,} clusters, the labels of {plan.beam} of them per text" if plan.n_halvings else ""
-        sparse = ", with a sparse part" if plan.sparse_part else ""
-        sizes = f"{self.n_samples:,} texts and {self.n_seen:,} labels"
-        return f"{sizes}: {plan.epochs} epochs, batches of {plan.batch}{tree}{sparse}"
 
     def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart:
         """Fit a sparse part to the same texts, and choose its weight in the sum on held-out texts."""
@@ -164,7 +157,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
     def _update(
         self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
-        from longtail.models.lightattention.continuation import PACES, continue_tree
+        from longtail.models.lightattention.continuation import PACES, continue_sparse_part, continue_tree
         from longtail.nn.continuation import NewSamples
 
         counts = self.count_labels(Y)
@@ -176,22 +169,10 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]
         self._loaded = None
         if self.sparse is not None:
-            odds = compute_log_odds(counts, self.n_samples + len(X))
-            self.sparse = self._continue_sparse_part(self.sparse, replace(samples, X=tfidf), counts, odds, progress)
+            of_words, before = replace(samples, X=tfidf), self.label_counts
+            self.sparse = continue_sparse_part(self.sparse, of_words, before, counts, self, progress)
         n_new = int(np.count_nonzero(counts)) - self.n_seen
         return f"the networks of all levels were trained further; {n_new:,} labels were added"
-
-    def _continue_sparse_part(
-        self, part: SparsePart, samples: NewSamples, counts: Ints, odds: Floats, progress: Progress
-    ) -> SparsePart:
-        """Train the sparse part further; new labels start at their centroids. samples: their TF-IDF."""
-        from longtail.nn.continuation import train_sparse_part_further
-
-        old = np.flatnonzero(self.label_counts).astype(np.int32)
-        seen = np.flatnonzero(counts).astype(np.int32)
-        new, n_labels = np.setdiff1d(seen, old).astype(np.int32), samples.Y.shape[1]
-        grown = part.spread_labels(old, n_labels).add_samples(samples.X, samples.Y, new, odds)
-        return train_sparse_part_further(grown, samples, new, self, progress).select_labels(seen)
 
     def _grow_trees(
         self, tfidf: sp.csr_array, Y: sp.csr_array, plan: LightAttentionPlan, progress: Progress
@@ -301,8 +282,11 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
     def _restore(self, state: State) -> None:
         self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)
         self.vocabulary.restore(extract_part(state, "words."))
-        self._states = [extract_part(state, f"{number}.") for number in range(self.n_trees)]
-        self.trees = [LabelTree(part.pop("n_children"), part.pop("label")) for part in self._states]
+        self._states = [extract_part(state, f"{number}.") for number in range(count_parts(state, "n_children"))]
+        self.trees = [LabelTree.from_state(part, self.n_labels) for part in self._states]
+        for part, tree in zip(self._states, self.trees, strict=True):
+            del part["n_children"], part["label"]
+            check_networks(part, build_levels(tree), self.vocabulary.n_words)
         sparse = extract_part(state, "sparse.")
-        self.sparse = SparsePart.from_state(sparse) if sparse else None
+        self.sparse = SparsePart.from_state(sparse, self.vocabulary.n_words - 1, self.n_seen) if sparse else None
         self._loaded = None

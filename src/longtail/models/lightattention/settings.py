@@ -17,8 +17,7 @@ NEGATIVES = ("all", "static", "dynamic")
 GENERATORS = ("attention", "pool")
 MAX_ATTENTION_CLUSTERS = 512  # up to this many clusters attend to the words of every text, unless ``generator`` is set
 MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
-N_CANDIDATES = 384  # labels scored per text where there is a tree, about
-N_CANDIDATES_OF_SUM = 128  # the same with a sparse part, which finds the clusters of rare words
+N_CANDIDATES, N_CANDIDATES_OF_SUM = 384, 128  # labels scored per text where there is a tree, about; with a sparse part
 
 _ONLY_WITH_TREE = ("max_leaf", "levels", "fanout", "beam", "generator", "warm_start")
 _WORD_DIM, _WORD_DIM_OF_TREE = 128, 300  # random vectors of fewer dimensions do not tell the words of many labels apart
@@ -65,6 +64,12 @@ class LightAttentionPlan(TrainingPlan):
     beam: int
     generator: str
     sparse_part: bool
+
+    def describe(self, n_samples: int, n_labels: int) -> str:
+        """What the numbers of texts and labels have decided, to be printed."""
+        tree = f", {1 << self.n_halvings:,} clusters, the labels of {self.beam} of them per text" if self.n_halvings else ""
+        loop = f"{self.epochs} epochs, batches of {self.batch}{tree}{', with a sparse part' if self.sparse_part else ''}"
+        return f"{n_samples:,} texts, {n_labels:,} labels: {loop}"
 
 
 @settings
@@ -238,8 +243,7 @@ class LightAttentionSettings(TrainingSettings, NameSettings, SparsePartSettings)
         n_clusters = 1 << n_halvings
         n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
         cluster_size, is_small = ceil(n_labels / n_clusters), n_clusters <= MAX_ATTENTION_CLUSTERS
-        sparse_part = self.wants_sparse_part(n_labels)
-        n_candidates = N_CANDIDATES_OF_SUM if sparse_part else N_CANDIDATES
+        n_candidates = N_CANDIDATES_OF_SUM if self.wants_sparse_part(n_labels) else N_CANDIDATES
         beam = max(min(ceil(n_candidates / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
         freeze = default.freeze_vectors if self.freeze_vectors is None else self.freeze_vectors
         return LightAttentionPlan(
@@ -256,7 +260,7 @@ class LightAttentionSettings(TrainingSettings, NameSettings, SparsePartSettings)
             levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
             beam=self.beam or beam,
             generator=self.generator or ("attention" if self.paper or is_small else "pool"),
-            sparse_part=sparse_part,
+            sparse_part=self.wants_sparse_part(n_labels),
         )
 
     def _count_halvings(self, n_labels: int) -> int:
