@@ -17,10 +17,10 @@ from longtail.labelspace.names import append_labels
 from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.metrics.ranking import score_samples
 from longtail.model import Model
-from longtail.models.glas.exact_sum import search_sum
 from longtail.models.glas.model import Glas
 from longtail.pipeline import Pipeline
 from longtail.registry import model_class
+from longtail.search.exact_sum import search_sum
 from longtail.spec import MethodSpec
 from longtail.topk import TopK
 

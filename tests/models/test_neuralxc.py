@@ -348,3 +348,24 @@ def test_prediction_does_not_import_torch(toy: Data, tmp_path: Path) -> None:
         "X = sp.csr_array(sp.load_npz(sys.argv[2])); t.predict(X); t.novelty(X); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "X.npz")], check=True)
+
+
+def test_the_decoder_reconstructs_the_most_frequent_features_only(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtail.models.neuralxc.settings.MAX_RECONSTRUCTED", 5)
+    X, Y = toy
+    X = sp.csr_array(X.toarray() * (np.arange(24) % 4 == 0).astype(np.float32))  # the other features never occur
+    model = fit_quick((X, Y), epochs=2)
+    assert model.autoencoder.outputs is not None and (model.autoencoder.outputs % 4 == 0).all()
+    assert model.autoencoder.decoder.weights[-1].shape[1] == 5
+    again = NeuralXC(**{**QUICK, "epochs": 2}).restore(model.state())
+    assert np.array_equal(model.novelty(X), again.novelty(X)) and (model.novelty(X) > 0).all()
+    again.update(X, Y)
+    assert np.array_equal(again.autoencoder.outputs, model.autoencoder.outputs)
+
+
+def test_a_model_with_its_first_layer_in_half_precision_is_loaded(toy: Data) -> None:
+    model = fit_quick(toy, epochs=3)
+    state = model.state()
+    table = state.pop("encoder.W0.values") * state.pop("encoder.W0.scale")[:, None]
+    old = NeuralXC(**{**QUICK, "epochs": 3}).restore({**state, "encoder.W0": table.astype(np.float16)})
+    assert np.allclose(old.topk(toy[0], 3).scores, model.topk(toy[0], 3).scores, atol=1e-2)
