@@ -1,0 +1,101 @@
+// Start the page: texts, models, tabs, keys.
+
+import { getModels, onTokenNeeded } from "./api.js";
+import { renderBatch, setBatchModel, startBatch } from "./batch.js";
+import { compare, renderCompare, setLeft, startCompare } from "./compare.js";
+import { byId, openDialog, setOptions } from "./dom.js";
+import { clearHighlight, renderEditor, startEditor } from "./editor.js";
+import { startKeys } from "./keys.js";
+import { showError } from "./messages.js";
+import { renderFacts, renderModel, showModel } from "./models.js";
+import { openPicker, startPicker } from "./picker.js";
+import { startPreferences } from "./preferences.js";
+import { decideActive, moveBy } from "./ranking.js";
+import { startTabs } from "./tabs.js";
+import { canPick, isPicked, pick, renderStale, renderTag, setModel, startTag, tag, undo } from "./tag.js";
+import { say } from "./texts.js";
+
+let tab = "tag";
+let models = [];
+
+const card = () => models.find((one) => one.name === byId("model").value);
+
+/** What the button below the text does: the first tab tags, the second compares. */
+const run = () => (tab === "compare" ? compare() : tag());
+
+function render() {
+  renderFacts(card());
+  renderEditor();
+  renderTag(false);
+  renderCompare();
+  renderBatch();
+  renderModel();
+  renderRun();
+}
+
+function renderRun() {
+  byId("run-text").textContent = say(tab === "compare" ? "tab.compare" : "tab.tag");
+  byId("run").disabled = card().reads === "vectors";
+}
+
+function changeModel() {
+  setModel(card());
+  setLeft(card());
+  setBatchModel(card());
+  renderFacts(card());
+  renderRun();
+  if (tab === "models") showModel(card());
+}
+
+function openTab(name) {
+  tab = name;
+  renderRun();
+  if (name === "compare") clearHighlight(); // of the first tab
+  if (name === "models") showModel(card());
+}
+
+/** Ask for the token of the service until one is given. */
+function askForToken() {
+  document.body.classList.remove("loading");
+  byId("token").value = "";
+  openDialog(byId("token-dialog"));
+  return new Promise((resolve) => {
+    byId("token-dialog").addEventListener("close", () => resolve(byId("token").value.trim()), { once: true });
+  });
+}
+
+const onTag = (action) => () => tab === "tag" && action();
+const search = onTag(() => canPick() && openPicker(card()));
+
+async function start() {
+  onTokenNeeded(askForToken);
+  await startPreferences(render);
+  const found = await getModels();
+  models = found.models;
+  setOptions(byId("model"), models.map((one) => [one.name, one.name]));
+  byId("model").value = found.default;
+  byId("model").addEventListener("change", changeModel);
+  startEditor(renderStale, run);
+  startTag();
+  startPicker({ pick, isPicked });
+  startCompare(models);
+  startBatch();
+  changeModel();
+  renderEditor();
+  startTabs(openTab);
+  byId("run").addEventListener("click", run);
+  byId("add-label").addEventListener("click", search);
+  startKeys({
+    run,
+    j: onTag(() => moveBy(1)),
+    k: onTag(() => moveBy(-1)),
+    a: onTag(() => decideActive("accepted")),
+    x: onTag(() => decideActive("rejected")),
+    u: onTag(undo),
+    "/": search,
+  });
+}
+
+start()
+  .catch(showError)
+  .finally(() => document.body.classList.remove("loading"));

@@ -1,0 +1,175 @@
+// The first tab: the ranked labels of a text, and what the user decides about them.
+
+import { predict, sendFeedback } from "./api.js";
+import { Decisions } from "./decisions.js";
+import { byId, element, icon, openDialog } from "./dom.js";
+import { clearHighlight, getText, highlight, showUnknown } from "./editor.js";
+import { FORMATS } from "./formats.js";
+import { showError, showStatus } from "./messages.js";
+import { focusRow, renderRanking, startRanking } from "./ranking.js";
+import { say } from "./texts.js";
+import { isProposed, renderThreshold, setRanking, startThreshold } from "./threshold.js";
+
+const COUNT = 20; // labels to show
+const UNKNOWN = 0.5; // share of unknown words from which on a text is unlike the training data
+
+let card = null; // of the model
+let result = null; // {text, version, labels, warning} of the last prediction
+let decisions = new Decisions();
+let running = null; // the request that is under way
+const earlier = new Map(); // decisions of this visit, by model and text
+
+export function startTag() {
+  startThreshold(() => renderTag(false));
+  startRanking({ decide, explain });
+  byId("undo").addEventListener("click", undo);
+  byId("accept-all").addEventListener("click", acceptAll);
+  byId("copy").addEventListener("click", copy);
+  byId("feedback").addEventListener("click", send);
+}
+
+/** Use another model: what was shown was said by the last one. */
+export function setModel(chosen) {
+  card = chosen;
+  clearResult();
+}
+
+function clearResult() {
+  running?.abort();
+  result = null;
+  decisions = new Decisions();
+  clearHighlight();
+  setRanking([], card.score);
+  renderTag(true);
+}
+
+/** Predict the labels of the text. */
+export async function tag() {
+  const text = getText();
+  if (!text.trim()) return clearResult();
+  running?.abort();
+  running = new AbortController();
+  const { signal } = running;
+  byId("panel-tag").setAttribute("aria-busy", "true");
+  try {
+    const content = await predict({ texts: [text], model: card.name, k: COUNT, explain: true }, signal);
+    showResult(text, content);
+  } catch (error) {
+    showError(error);
+  } finally {
+    if (running.signal === signal) byId("panel-tag").removeAttribute("aria-busy");
+  }
+}
+
+function showResult(text, { version, results: [{ labels, unknown, warning }] }) {
+  const key = JSON.stringify([card.name, text]);
+  if (!earlier.has(key)) earlier.set(key, new Decisions());
+  decisions = earlier.get(key);
+  const unlike = unknown.n_words > 0 && unknown.n_unknown / unknown.n_words >= UNKNOWN;
+  result = { text, version, labels, warning: warning || (unlike ? say("warning.unlike") : "") };
+  showUnknown(unknown);
+  setRanking(labels, card.score);
+  renderTag(true);
+  if (labels.length) focusRow(0);
+}
+
+/** Whether the text has been edited since: then the labels, and positions of words, are those of the text before. */
+const isStale = () => result !== null && getText() !== result.text;
+
+export function renderStale() {
+  byId("stale").hidden = !isStale();
+}
+
+function explain(label, scroll) {
+  if (result && !isStale()) highlight(label, scroll);
+}
+
+function decide(name, state) {
+  decisions.toggle(name, decisions.get(name) === "added" ? "added" : state); // what was added is taken back by either button
+  renderTag(false);
+}
+
+export function undo() {
+  decisions.undo();
+  renderTag(false);
+}
+
+const undecided = () => result.labels.filter((one) => isProposed(one) && !decisions.get(one.label));
+
+function acceptAll() {
+  decisions.set(undecided().map((one) => one.label), "accepted");
+  renderTag(false);
+}
+
+/** Add a label that the user has picked; if it was proposed, accept it. */
+export function pick(label) {
+  if (result.labels.some((one) => one.label === label.label)) decisions.set([label.label], "accepted");
+  else decisions.add(label);
+  renderTag(false);
+}
+
+export const canPick = () => result !== null;
+export const isPicked = (name) => ["accepted", "added"].includes(decisions.get(name));
+
+/** The labels that the user has accepted or added, in the order in which they are shown. */
+const chosen = () => listEntries().filter((one) => isPicked(one.label));
+
+function listEntries() {
+  const added = decisions.names("added").map((name) => ({ ...decisions.added.get(name), state: "added", proposed: true }));
+  const ranked = result.labels.map((one) => ({ ...one, state: decisions.get(one.label), proposed: isProposed(one) }));
+  return [...added.reverse(), ...ranked];
+}
+
+/** @param fresh Whether it is another text. */
+export function renderTag(fresh) {
+  renderStale();
+  renderThreshold();
+  renderRanking(result ? listEntries() : [], card.score, fresh);
+  const counts = Object.fromEntries(["accepted", "rejected", "added"].map((state) => [state, decisions.names(state).length]));
+  const decided = counts.accepted + counts.rejected + counts.added > 0;
+  const open = result ? undecided().length : 0;
+  byId("labels-empty").hidden = Boolean(result?.labels.length);
+  byId("labels-empty").textContent = say(card.reads === "vectors" ? "labels.vectors" : result ? "labels.none" : "labels.empty");
+  byId("warning").hidden = !result?.warning;
+  byId("warning").replaceChildren(icon("warning"), result?.warning ?? "");
+  byId("accept-all-text").textContent = say("labels.accept", { n: open });
+  byId("accept-all").disabled = !open;
+  byId("add-label").disabled = byId("actions").hidden = !result;
+  byId("decided").replaceChildren(renderCount("accepted", "check", counts), renderCount("rejected", "cross", counts), renderCount("added", "plus", counts));
+  byId("undo").disabled = !decisions.past.length;
+  byId("copy").disabled = !(counts.accepted + counts.added);
+  byId("feedback").disabled = !decided;
+}
+
+function renderCount(state, name, counts) {
+  const text = say(`decided.${state}`, { n: counts[state] });
+  return element("span", { class: state, title: text }, icon(name), String(counts[state]), element("span", { class: "unseen" }, text));
+}
+
+async function copy() {
+  const labels = chosen();
+  const content = FORMATS[byId("copy-format").value](labels);
+  try {
+    await navigator.clipboard.writeText(content);
+    showStatus(say("copy.done", { n: labels.length }));
+  } catch {
+    openDialog(byId("copy-dialog")); // browsers refuse the clipboard to pages without HTTPS
+    byId("copy-text").value = content;
+    byId("copy-text").select();
+  }
+}
+
+/** Send the decisions; the text only if the user has agreed. */
+async function send() {
+  const consent = byId("consent").checked;
+  const names = Object.fromEntries(["accepted", "rejected", "added"].map((state) => [state, decisions.names(state)]));
+  const shown = result.labels.map((one) => one.label);
+  const content = { model: card.name, version: result.version, consent, shown, ...names };
+  if (consent) content.text = result.text;
+  try {
+    await sendFeedback(content);
+    showStatus(say(consent ? "feedback.done" : "feedback.done.without"));
+  } catch (error) {
+    showError(error);
+  }
+}
