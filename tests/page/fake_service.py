@@ -17,14 +17,23 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 PAGE = Path(__file__).parents[2] / "src" / "longtail" / "service" / "page"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
 
 FIELDS = ["Marine", "Medieval", "Urban", "Alpine", "Comparative", "Industrial", "Arctic", "Colonial", "Rural", "Applied"]
 THINGS = ["biology", "history", "geology", "music", "law", "medicine", "trade", "botany", "painting", "education"]
 TOPICS = ["harbours", "ships", "tides", "trade routes", "sailors", "maps", "storms", "fish", "reefs", "lighthouses"]
 PLACES = [f"region {number}" for number in range(1000)]
 LEVELS = (100, 10, 1000)  # 100 roots, each with 10 narrower labels, each with 1,000: a million at the lowest level
-PADDING = "and the documented practice of describing, arranging and preserving such collections for readers of later centuries "
+MARKUP = '<img src="x" onerror="document.title = 1"><b>bold</b>'  # a name that must be shown as it is
+PADDING = (
+    "and the documented practice of describing, arranging and preserving such collections for readers of later centuries "
+)
 
 
 def name_label(path: tuple[int, ...]) -> str:
@@ -85,21 +94,28 @@ def make_card(name: str, n_labels: int, score: str, **more: Any) -> dict[str, An
 CARDS = {
     "million": make_card("million", 1_001_100, "probability"),
     "long-names": make_card("long-names", 1_001_100, "probability", spec="ovr", method="ovr", version="b07c4de"),
-    "margins": make_card("margins", 1_001_100, "margin", spec="glas", method="glas", has_parents=False, trained=None, language=None),
+    "margins": make_card(
+        "margins", 1_001_100, "margin", spec="glas", method="glas", has_parents=False, trained=None, language=None
+    ),
     "vectors": make_card("vectors", 159, "margin", reads="vectors", has_parents=False),
 }
 
 
 def make_details(name: str) -> dict[str, Any]:
     long = name == "long-names"
-    bins = [{"score": 0.05 + 0.1 * i, "right": min(1, max(0, 0.06 + 0.093 * i)), "n": 9000 // (1 + 3 * i)} for i in range(10)]
+    bins = [
+        {"score": 0.05 + 0.1 * i, "right": min(1, max(0, 0.06 + 0.093 * i)), "n": 9000 // (1 + 3 * i)} for i in range(10)
+    ]
     return {
         **CARDS[name],
         "settings": {"beam": 20, "C": 1.0, "ngrams": [1, 2], "min_df": 2, "tree": "clusters", "label_names": "long " * 8},
         "figures": {} if name == "margins" else {"P@1": 71.4, "P@3": 58.2, "P@5": 47.9, "PSP@5": 39.1, "micro-F1": 55.0},
         "calibration": None if name == "margins" else {"bins": bins, "ece": 0.012},
         "largest": [{key: describe((i, i % 10), long)[key] for key in ("label", "n_samples")} for i in range(20)],
-        "decisions": ["Pairs of words are used: 18.2 per text occur at least twice.", "C is 1.0: P@1 of 71.0 on held-out texts."],
+        "decisions": [
+            "Pairs of words are used: 18.2 per text occur at least twice.",
+            "C is 1.0: P@1 of 71.0 on held-out texts.",
+        ],
         "history": ["2026-11-03 renamed “Ship” to “Ships”", "2026-11-05 merged “Boats” into “Ships”"],
         "size_mb": 812.4,
     }
@@ -128,6 +144,8 @@ def predict_one(text: str, model: str, k: int, explain: bool) -> dict[str, Any]:
         if explain:
             one["parts"] = find_parts(text, rank)
         labels.append(one)
+    if "MARKUP" in text:
+        labels[0] |= {"label": MARKUP, "path": [MARKUP]}
     words = re.findall(r"\w+", text)
     unknown = sum(len(word) > 9 for word in words)
     found: dict[str, Any] = {"labels": labels, "unknown": {"n_words": len(words), "n_unknown": unknown}}
@@ -140,6 +158,8 @@ def search_labels(model: str, query: str, by: str, limit: int) -> list[dict[str,
     long = model == "long-names"
     folded = query.lower()
     found: list[dict[str, Any]] = []
+    if ": region" in query:
+        return [{**describe(find_path(query), long), "matched": query}]
     for root in range(LEVELS[0]):
         for child in range(LEVELS[1]):
             paths = [(root,)] if child == 0 else []
@@ -151,7 +171,9 @@ def search_labels(model: str, query: str, by: str, limit: int) -> list[dict[str,
                 if by == "meaning" and not matched and set(folded.split()) & set(name.lower().split()):
                     matched = name
                 if matched:
-                    found.append({**describe(path, long), "matched": matched if matched != name else describe(path, long)["label"]})
+                    found.append(
+                        {**describe(path, long), "matched": matched if matched != name else describe(path, long)["label"]}
+                    )
                 if len(found) == limit:
                     return found
     return found
@@ -248,6 +270,9 @@ class Service(ThreadingHTTPServer):
     def __init__(self, port: int = 0, models: tuple[str, ...] = tuple(CARDS), token: str = "") -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.models, self.token = models, token
+        self.reset()
+
+    def reset(self) -> None:
         self.feedback: list[dict[str, Any]] = []
         self.predictions: list[dict[str, Any]] = []
         self.busy = 0  # predictions to refuse
@@ -261,7 +286,7 @@ class Service(ThreadingHTTPServer):
 @contextmanager
 def run_service(**settings: Any) -> Iterator[Service]:
     service = Service(**settings)
-    thread = threading.Thread(target=service.serve_forever, daemon=True)
+    thread = threading.Thread(target=service.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
         yield service

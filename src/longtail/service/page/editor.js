@@ -80,7 +80,7 @@ export function highlight(label, scroll) {
   const words = listWords(text.value, parts);
   backdrop.replaceChildren(...renderPieces(shade(text.value, parts)), "\n");
   const name = label.label.length > 60 ? `${label.label.slice(0, 59)}…` : label.label;
-  byId("why").textContent = words.length ? say("why", { label: name, words: words.join(", ") }) : say("why.none", { label: name });
+  setWhy(words.length ? say("why", { label: name, words: words.join(", ") }) : say("why.none", { label: name }));
   const strongest = backdrop.querySelector(".level3");
   if (scroll && strongest && !isVisible(strongest)) text.scrollTop = strongest.offsetTop - text.clientHeight / 3;
   backdrop.scrollTop = text.scrollTop;
@@ -90,5 +90,10 @@ const isVisible = (mark) => mark.offsetTop >= text.scrollTop && mark.offsetTop +
 
 export function clearHighlight() {
   backdrop.replaceChildren();
-  byId("why").textContent = "";
+  setWhy("");
+}
+
+/** Name the words below the text; in a narrow window also below the labels, since the text is out of sight there. */
+function setWhy(content) {
+  byId("why").textContent = byId("why-narrow").textContent = content;
 }

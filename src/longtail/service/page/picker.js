@@ -25,7 +25,7 @@ export function startPicker(given) {
     clearTimeout(timer);
     timer = setTimeout(search, PAUSE);
   });
-  query.addEventListener("keydown", handleKey);
+  for (const node of [query, found]) node.addEventListener("keydown", handleKey);
   for (const choice of document.querySelectorAll("[name=by]")) choice.addEventListener("change", search);
 }
 
@@ -70,7 +70,7 @@ function show(part, note) {
   if (part !== "found") setActive(-1);
   byId("picker-note").textContent = note;
   byId("picker-note").hidden = !note;
-  byId("picker-body").scrollTop = 0;
+  found.scrollTop = 0;
 }
 
 function makeOption(label, number) {
@@ -91,8 +91,10 @@ function makeOption(label, number) {
 function setActive(number) {
   active = number;
   [...found.children].forEach((option, i) => option.setAttribute("aria-selected", i === number));
-  if (number < 0) query.removeAttribute("aria-activedescendant");
-  else query.setAttribute("aria-activedescendant", `option-${number}`);
+  for (const node of [query, found]) {
+    if (number < 0) node.removeAttribute("aria-activedescendant");
+    else node.setAttribute("aria-activedescendant", `option-${number}`);
+  }
   found.children[number]?.scrollIntoView({ block: "nearest" });
 }
 

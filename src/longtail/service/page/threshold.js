@@ -3,6 +3,8 @@
 import { byId } from "./dom.js";
 import { formatPercent, formatScore, say } from "./texts.js";
 
+const STEP = 0.01; // of probabilities
+
 const slider = byId("threshold");
 let labels = []; // ranked, the best first
 let kind = "probability";
@@ -31,7 +33,7 @@ export function setRanking(ranked, scoreKind) {
   labels = ranked;
   kind = scoreKind;
   [slider.min, slider.max] = bounds;
-  slider.step = (bounds[1] - bounds[0]) / 100 || 1;
+  slider.step = kind === "probability" ? STEP : "any";
   if (automatic) slider.value = chooseThreshold();
   renderThreshold();
 }
@@ -40,10 +42,8 @@ export const isProposed = (label) => label.score >= Number(slider.value);
 
 /** The threshold with the largest expected F1, so that at least one label is proposed; for margins zero, or the best label. */
 function chooseThreshold() {
-  const step = Number(slider.step);
-  const floor = (score) => Math.floor(score / step + 1e-6) * step;
   if (!labels.length) return 0.5;
-  if (kind !== "probability") return Math.min(0, floor(labels[0].score));
+  if (kind !== "probability") return Math.min(0, labels[0].score);
   const total = labels.reduce((sum, one) => sum + one.score, 0);
   let best = 0, cut = 0, sum = 0;
   labels.forEach(({ score }, i) => {
@@ -51,7 +51,7 @@ function chooseThreshold() {
     const f1 = (2 * sum) / (i + 1 + total);
     if (f1 > best) [best, cut] = [f1, i];
   });
-  return floor(labels[cut].score);
+  return Math.floor(labels[cut].score / STEP + 1e-6) * STEP;
 }
 
 /** The share of right labels to expect, by the calibrated probabilities. */
@@ -68,7 +68,7 @@ export function renderThreshold() {
   slider.setAttribute("aria-valuetext", shown);
   slider.disabled = byId("threshold-auto").disabled = !labels.length;
   byId("threshold-auto").setAttribute("aria-pressed", automatic);
-  const count = say("expected.labels", { n: proposed.length });
-  const text = precision === null ? count : `${count} · ${say("expected.precision", { precision: formatPercent(precision) })}`;
-  byId("expected").textContent = labels.length ? text : say("expected.none");
+  const parts = labels.length ? [say("expected.labels", { n: proposed.length })] : [say("expected.none")];
+  if (precision !== null) parts.push(say("expected.precision", { precision: formatPercent(precision) }));
+  byId("expected").textContent = parts.join(" · ");
 }
