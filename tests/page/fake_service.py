@@ -103,9 +103,7 @@ CARDS = {
 
 def make_details(name: str) -> dict[str, Any]:
     long = name == "long-names"
-    bins = [
-        {"score": 0.05 + 0.1 * i, "right": min(1, max(0, 0.06 + 0.093 * i)), "n": 9000 // (1 + 3 * i)} for i in range(10)
-    ]
+    bins = [{"score": 0.05 + 0.1 * i, "right": 0.06 + 0.093 * i, "n": 9000 // (1 + 3 * i)} for i in range(10)]
     return {
         **CARDS[name],
         "settings": {"beam": 20, "C": 1.0, "ngrams": [1, 2], "min_df": 2, "tree": "clusters", "label_names": "long " * 8},
@@ -269,10 +267,11 @@ class Service(ThreadingHTTPServer):
 
     def __init__(self, port: int = 0, models: tuple[str, ...] = tuple(CARDS), token: str = "") -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.models, self.token = models, token
+        self.served, self.token = models, token
         self.reset()
 
     def reset(self) -> None:
+        self.models = self.served
         self.feedback: list[dict[str, Any]] = []
         self.predictions: list[dict[str, Any]] = []
         self.busy = 0  # predictions to refuse

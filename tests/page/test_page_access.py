@@ -1,4 +1,4 @@
-"""Everybody can use the page: axe finds nothing, keys suffice, nothing moves, narrow windows, dark colours, other languages."""
+"""Everybody can use the page: axe finds nothing, keys suffice, nothing moves, narrow windows, colours, languages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from conftest import TEXT
 
+Open = Callable[..., Any]
 Tag = Callable[..., Any]
 
 
@@ -30,7 +31,7 @@ def violations(page: Any, axe: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation(scheme: str, open_page: Callable[..., Any], service: Service, axe: str, tag: Tag) -> None:
+def test_axe_finds_no_violation(scheme: str, open_page: Open, service: Service, axe: str, tag: Tag) -> None:
     page = open_page(service.url, color_scheme=scheme)
     tag(page, "antidisestablishmentarianism internationalization")  # with a warning
     for key in "ax":
@@ -60,14 +61,15 @@ def test_axe_finds_no_violation(scheme: str, open_page: Callable[..., Any], serv
     assert violations(page, axe) == []
 
 
-def test_nothing_moves_by_itself(open_page: Callable[..., Any], service: Service, tag: Tag) -> None:
+def test_nothing_moves_by_itself(open_page: Open, service: Service, tag: Tag) -> None:
     service.delay = 0.6  # the answer comes later than the time in which a browser expects changes after a key
     page = open_page(service.url)
     page.evaluate(
         """() => {
             window.shift = 0;
-            new PerformanceObserver((list) => list.getEntries().forEach((one) => { if (!one.hadRecentInput) window.shift += one.value; }))
-                .observe({ type: "layout-shift", buffered: true });
+            const add = (one) => { if (!one.hadRecentInput) window.shift += one.value; };
+            const observer = new PerformanceObserver((list) => list.getEntries().forEach(add));
+            observer.observe({ type: "layout-shift", buffered: true });
         }"""
     )
     tag(page)
@@ -76,9 +78,7 @@ def test_nothing_moves_by_itself(open_page: Callable[..., Any], service: Service
 
 
 @pytest.mark.parametrize("model", ["million", "long-names"])
-def test_a_narrow_window_never_scrolls_sideways(
-    model: str, open_page: Callable[..., Any], service: Service, tag: Tag
-) -> None:
+def test_a_narrow_window_never_scrolls_sideways(model: str, open_page: Open, service: Service, tag: Tag) -> None:
     page = open_page(service.url, viewport={"width": 360, "height": 640})
     tag(page, model=model)
     for name in ("tag", "compare", "batch", "models"):
@@ -146,7 +146,7 @@ def test_focus_is_visible_in_the_list(page: Any, tag: Tag) -> None:
     assert box["y"] + box["height"] <= bar["y"] + 1  # not below the bar at the bottom
 
 
-def test_colours_and_language_are_kept(open_page: Callable[..., Any], service: Service, tag: Tag) -> None:
+def test_colours_and_language_are_kept(open_page: Open, service: Service, tag: Tag) -> None:
     page = open_page(service.url)
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
@@ -162,12 +162,12 @@ def test_colours_and_language_are_kept(open_page: Callable[..., Any], service: S
     assert page.evaluate(background) != light and page.evaluate("document.documentElement.lang") == "de"
 
 
-def test_the_language_of_the_browser_is_used(open_page: Callable[..., Any], service: Service) -> None:
+def test_the_language_of_the_browser_is_used(open_page: Open, service: Service) -> None:
     page = open_page(service.url, locale="de-AT")
     assert page.get_by_role("tab", name="Erschließen").is_visible()
 
 
-def test_a_token_is_asked_for_and_stays_in_memory(open_page: Callable[..., Any], tag: Tag) -> None:
+def test_a_token_is_asked_for_and_stays_in_memory(open_page: Open, tag: Tag) -> None:
     with run_service(token="secret") as guarded:
         page = open_page(guarded.url)
         page.fill("#token", "wrong")

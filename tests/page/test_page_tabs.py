@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fake_service import CARDS, Service, predict_one
 from playwright.sync_api import expect
 
@@ -35,13 +35,11 @@ def test_two_models_are_compared(page: Any) -> None:
     assert all(shown.values())
     assert page.locator(".group.both li").nth(0).locator(".value").count() == 2
     page.select_option("#compare-count", "5")
-    expect(page.locator(".group li")).to_have_count(8)
+    expect(page.locator(".group li")).to_have_count(len({*left[:5], *right[:5]}))
 
 
-def test_one_model_alone_is_not_compared(
-    open_page: Callable[..., Any], service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "models", ("million", "vectors"))
+def test_one_model_alone_is_not_compared(open_page: Callable[..., Any], service: Service) -> None:
+    service.models = ("million", "vectors")
     page = open_page(f"{service.url}#compare")
     assert "longtail serve MODEL OTHER" in page.locator("#comparison-empty").text_content()
     assert page.locator("#other-model").is_disabled()
@@ -72,12 +70,12 @@ def test_a_batch_is_labelled_and_downloaded(page: Any, service: Service) -> None
 
 
 def test_a_batch_is_cut_into_requests_and_can_be_cancelled(page: Any, service: Service) -> None:
-    service.delay = 0.2
+    service.delay = 0.3
     page.click("#tab-batch")
     content = "".join(json.dumps({"title": f"harbour {i}"}) + "\n" for i in range(1000))
     page.set_input_files("#batch-file", {"name": "many.jsonl", "mimeType": "", "buffer": content.encode()})
     page.click("#batch-start")
-    page.get_by_text("200 of 1,000 texts").wait_for()
+    page.get_by_text(re.compile("[2-5]00 of 1,000 texts")).wait_for()
     page.click("#batch-cancel")
     page.get_by_text("Stopped after").wait_for()
     assert {len(one["texts"]) for one in service.predictions} == {100} and len(service.predictions) < 10

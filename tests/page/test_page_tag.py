@@ -144,10 +144,10 @@ def test_labels_are_copied_in_every_format(open_page: Callable[..., Any], servic
 
 
 def test_signs_with_a_meaning_are_escaped(page: Any) -> None:
-    formats = page.evaluate(
-        "import('./page/formats.js').then(({FORMATS}) => [FORMATS.marc([{label: 'a$b{', id: 'x'}]), FORMATS.csv([{label: '=1+1', id: '@x', score: -0.5}])])"
-    )
-    assert formats == ["=650  \\4$aa{dollar}b{lcub}", "label,id,score\r\n'=1+1,'@x,-0.5\r\n"]
+    write = "([kind, labels]) => import('./page/formats.js').then(({FORMATS}) => FORMATS[kind](labels))"
+    assert page.evaluate(write, ["marc", [{"label": "a$b{", "id": "x"}]]) == "=650  \\4$aa{dollar}b{lcub}"
+    row = {"label": "=1+1", "id": "@x", "score": -0.5}
+    assert page.evaluate(write, ["csv", [row]]) == "label,id,score\r\n'=1+1,'@x,-0.5\r\n"
 
 
 def test_feedback_has_the_text_only_with_consent(page: Any, service: Service, tag: Tag) -> None:
@@ -185,21 +185,18 @@ def test_an_edited_text_is_noticed(page: Any, tag: Tag) -> None:
     assert not marked(page)  # positions of words are those of the text before
 
 
+HTML = "<title>t</title><script>1</script><p>An <b>old</b> harbour</p><p style='color: red'>of stone"
+CSV = 'id;body\n1;"the ""old"" harbour\nof stone; and wood"\n2;ships\n'
+JSONL = '{"text": "the harbour", "n": 1}\n{"text": "ships"}\n'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
         ("one.txt", TEXT, TEXT),
-        (
-            "one.html",
-            "<title>t</title><script>1</script><p>An <b>old</b> harbour</p><p style='color: red'>of stone",
-            "An old harbour\nof stone",
-        ),
-        (
-            "two.csv",
-            'id;body\n1;"the ""old"" harbour\nof stone; and wood"\n2;ships\n',
-            'the "old" harbour\nof stone; and wood',
-        ),
-        ("two.jsonl", '{"text": "the harbour", "n": 1}\n{"text": "ships"}\n', "the harbour"),
+        ("one.html", HTML, "An old harbour\nof stone"),
+        ("two.csv", CSV, 'the "old" harbour\nof stone; and wood'),
+        ("two.jsonl", JSONL, "the harbour"),
     ],
 )
 def test_files_are_read(name: str, content: str, text: str, page: Any, service: Service) -> None:
@@ -215,7 +212,8 @@ def test_a_file_can_be_dropped_and_its_records_keep_their_decisions(page: Any) -
         """([name, content]) => {
             const dataTransfer = new DataTransfer();
             dataTransfer.items.add(new File([content], name));
-            document.getElementById("text").dispatchEvent(new DragEvent("drop", {dataTransfer, bubbles: true, cancelable: true}));
+            const drop = new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
+            document.getElementById("text").dispatchEvent(drop);
         }""",
         ["records.jsonl", lines],
     )

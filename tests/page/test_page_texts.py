@@ -1,4 +1,4 @@
-"""The files of the page: texts in every language, and nothing that the Content-Security-Policy forbids. No browser is needed."""
+"""The files of the page: texts in every language, and nothing that the Content-Security-Policy forbids."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
 LANGUAGES = {path.stem: json.loads(path.read_text()) for path in sorted(PAGE.glob("*.json"))}
 ENGLISH = LANGUAGES["en"]
 SOURCES = "\n".join(path.read_text() for path in [PAGE / "index.html", *SCRIPTS])
+FILLED = ("accepted", "rejected", "added", "probability", "margin", "count")  # what templates fill in
 PLURAL = re.compile(r"\.(one|other|zero|two|few|many)$")
 
 
-def use_of(key: str) -> bool:
-    """Whether a key is named in the page, also as a key with a plural form, or with a part that a template fills in."""
+def is_used(key: str) -> bool:
+    """Whether the page names a key, with its plural form or without, or in a template such as `score.${kind}`."""
     name = PLURAL.sub("", key)
-    names = {key, name} | {
-        re.sub(rf"\b{part}\b", "§", name) for part in ("accepted", "rejected", "added", "probability", "margin", "count")
-    }
-    quoted = re.sub(r"\$\{[^}]*\}", "§", SOURCES)
-    return any(f"{mark}{one}{mark}" in quoted for one in names for mark in ('"', "`"))
+    names = {key, name} | {re.sub(rf"\b{part}\b", "…", name) for part in FILLED}
+    sources = re.sub(r"\$\{[^}]*\}", "…", SOURCES)
+    return any(f"{mark}{one}{mark}" in sources for one in names for mark in ('"', "`"))
 
 
 def test_every_text_is_used() -> None:
-    assert [key for key in ENGLISH if not use_of(key)] == []
+    assert [key for key in ENGLISH if not is_used(key)] == []
 
 
 def test_every_text_that_the_page_names_exists() -> None:
