@@ -1,4 +1,4 @@
-// The third tab: label the rows of a CSV or JSONL file. The page sends some texts at a time, so cancelling is not to send more.
+// The third tab: label the rows of a CSV or JSONL file. Some texts are sent at a time, so cancelling is not to send more.
 
 import { predict } from "./api.js";
 import { byId, element, setOptions } from "./dom.js";
@@ -46,7 +46,10 @@ async function open(file) {
     table = { name: file.name, ...content };
     results = [];
     status = () => "";
-    setOptions(byId("batch-column"), table.columns.map((column) => [column, column]));
+    setOptions(
+      byId("batch-column"),
+      table.columns.map((column) => [column, column]),
+    );
     byId("batch-column").value = guessColumn(table);
     renderBatch();
     byId("batch-start").focus();
@@ -58,7 +61,8 @@ async function open(file) {
 /** The positions after the last text of each request: at most some texts, and some characters. */
 export function cutBatches(texts) {
   const ends = [];
-  let start = 0, length = 0;
+  let start = 0,
+    length = 0;
   texts.forEach((text, i) => {
     if (i > start && (i - start === TEXTS || length + text.length > CHARACTERS)) {
       ends.push(i);
@@ -101,7 +105,9 @@ async function predictPatiently(content, signal) {
       return await predict(content, signal);
     } catch (error) {
       if (error.status !== 429 && error.status !== 503) throw error;
-      await new Promise((resolve) => { setTimeout(resolve, 1000 * error.retryAfter); });
+      await new Promise((resolve) => {
+        setTimeout(resolve, 1000 * error.retryAfter);
+      });
       signal.throwIfAborted();
     }
   }
@@ -127,15 +133,32 @@ export function renderBatch() {
 
 function renderPreview() {
   const column = byId("batch-column").value;
-  const head = element("tr", {}, ...["#", column, say("labels.title")].map((title) => element("th", { scope: "col" }, title)));
-  const rows = table.rows.slice(0, SHOWN).map((row, i) => element("tr", {}, element("td", {}, String(i + 1)),
-    element("td", { class: "text" }, cellText(row[column]).slice(0, 300)), element("td", {}, renderLabels(results[i]))));
+  const head = element(
+    "tr",
+    {},
+    ...["#", column, say("labels.title")].map((title) => element("th", { scope: "col" }, title)),
+  );
+  const rows = table.rows
+    .slice(0, SHOWN)
+    .map((row, i) =>
+      element(
+        "tr",
+        {},
+        element("td", {}, String(i + 1)),
+        element("td", { class: "text" }, cellText(row[column]).slice(0, 300)),
+        element("td", {}, renderLabels(results[i])),
+      ),
+    );
   const caption = element("caption", {}, say("batch.shown", { n: rows.length }));
-  byId("batch-preview").replaceChildren(element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...rows)));
+  byId("batch-preview").replaceChildren(
+    element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...rows)),
+  );
 }
 
 function renderLabels(labels) {
-  const chips = (labels ?? []).map((one) => element("li", {}, one.label, element("small", {}, formatScore(one.score, card.score))));
+  const chips = (labels ?? []).map((one) =>
+    element("li", {}, one.label, element("small", {}, formatScore(one.score, card.score))),
+  );
   return element("ul", { class: "chips" }, ...chips);
 }
 
@@ -152,7 +175,10 @@ function toCsv() {
 }
 
 function toJsonl() {
-  const lines = results.map((labels, i) => ({ ...table.rows[i], labels: labels.map(({ label, id, score }) => ({ label, id, score: round(score) })) }));
+  const lines = results.map((labels, i) => ({
+    ...table.rows[i],
+    labels: labels.map(({ label, id, score }) => ({ label, id, score: round(score) })),
+  }));
   return lines.map((line) => JSON.stringify(line) + "\n").join("");
 }
 

@@ -17,7 +17,10 @@ let running = null;
 
 export function startCompare(cards) {
   models = cards;
-  setOptions(byId("compare-count"), COUNTS.map((count) => [String(count), String(count)]));
+  setOptions(
+    byId("compare-count"),
+    COUNTS.map((count) => [String(count), String(count)]),
+  );
   byId("compare-count").value = "10";
   for (const id of ["other-model", "compare-count"]) {
     byId(id).addEventListener("change", () => {
@@ -27,13 +30,18 @@ export function startCompare(cards) {
   }
 }
 
-/** Use another model on the left; the other choices are on the right. */
+/** Use another model on the left; the other choices are on the right. @returns whether something was shown */
 export function setLeft(chosen) {
+  const shown = result !== null;
   left = chosen;
   const others = models.filter((one) => one.name !== left.name && one.reads === "texts");
-  setOptions(byId("other-model"), others.map((one) => [one.name, one.name]));
+  setOptions(
+    byId("other-model"),
+    others.map((one) => [one.name, one.name]),
+  );
   right = others.find((one) => one.name === byId("other-model").value) ?? null;
   clearComparison();
+  return shown;
 }
 
 function clearComparison() {
@@ -51,7 +59,9 @@ export async function compare() {
   const k = Number(byId("compare-count").value);
   byId("panel-compare").setAttribute("aria-busy", "true");
   try {
-    const [one, other] = await Promise.all([left, right].map((model) => predict({ texts: [text], model: model.name, k }, signal)));
+    const [one, other] = await Promise.all(
+      [left, right].map((model) => predict({ texts: [text], model: model.name, k }, signal)),
+    );
     result = divide(one.results[0].labels, other.results[0].labels);
     renderCompare();
   } catch (error) {
@@ -82,23 +92,40 @@ export function renderCompare() {
   if (!result) return;
   byId("comparison").append(
     renderGroup("left", say("compare.only", { model: left.name }), result.left, (one) => [[one.score, left]]),
-    renderGroup("both", say("compare.both"), result.both, (one) => [[one.score, left], [one.other, right]]),
+    renderGroup("both", say("compare.both"), result.both, (one) => [
+      [one.score, left],
+      [one.other, right],
+    ]),
     renderGroup("right", say("compare.only", { model: right.name }), result.right, (one) => [[one.score, right]]),
   );
 }
 
 /** @param scores Returns the scores of a label, each with the model that gave it. */
 function renderGroup(name, title, labels, scores) {
-  const items = labels.map((one) => element("li", {},
-    element("span", { class: "name" }, renderName(one.label), renderPath(one.path)),
-    element("span", { class: "scores" }, ...scores(one).map(([score, model]) => renderScore(score, model)))));
+  const items = labels.map((one) =>
+    element(
+      "li",
+      {},
+      element("span", { class: "name" }, renderName(one.label), renderPath(one.path)),
+      element("span", { class: "scores" }, ...scores(one).map(([score, model]) => renderScore(score, model))),
+    ),
+  );
   const list = items.length ? element("ol", {}, ...items) : element("p", { class: "empty" }, say("compare.none"));
-  return element("section", { class: `card group ${name}` },
-    element("h3", {}, element("span", {}, title), element("span", { class: "tag" }, String(labels.length))), list);
+  return element(
+    "section",
+    { class: `card group ${name}` },
+    element("h3", {}, element("span", {}, title), element("span", { class: "tag" }, String(labels.length))),
+    list,
+  );
 }
 
 function renderScore(score, model) {
   const side = model === left ? "left" : "right";
   const meter = model.score === "probability" ? element("span", { class: "meter", "--value": score }) : null;
-  return element("span", { class: `side ${side}`, title: model.name }, meter, element("span", { class: "value" }, formatScore(score, model.score)));
+  return element(
+    "span",
+    { class: `side ${side}`, title: model.name },
+    meter,
+    element("span", { class: "value" }, formatScore(score, model.score)),
+  );
 }

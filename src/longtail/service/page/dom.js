@@ -4,7 +4,10 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
 
-/** Make an element: listeners are given as `onclick`, custom properties as `--name`; null leaves an attribute out, and so does false unless it is a state (aria-). */
+/**
+ * Make an element: listeners are given as `onclick`, custom properties of CSS as `--name`. Null leaves an attribute out, and
+ * so does false unless the attribute is a state (`aria-…`).
+ */
 export function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }

@@ -21,7 +21,9 @@ export function startEditor(onChange, onText) {
     showUnknown(null);
     onChange();
   });
-  text.addEventListener("scroll", () => { backdrop.scrollTop = text.scrollTop; });
+  text.addEventListener("scroll", () => {
+    backdrop.scrollTop = text.scrollTop;
+  });
   acceptFiles(byId("text-panel"), byId("open-file"), byId("file"), async (file) => {
     try {
       load(await readFile(file), onText);
@@ -38,7 +40,10 @@ function load(content, onText) {
   table = content.rows ? content : null;
   byId("records").hidden = !table;
   if (!table) return setText(content.text, onText);
-  setOptions(byId("record-column"), table.columns.map((column) => [column, column]));
+  setOptions(
+    byId("record-column"),
+    table.columns.map((column) => [column, column]),
+  );
   byId("record-column").value = guessColumn(table);
   showRecord(0, onText);
 }
@@ -86,7 +91,8 @@ export function highlight(label, scroll) {
   backdrop.scrollTop = text.scrollTop;
 }
 
-const isVisible = (mark) => mark.offsetTop >= text.scrollTop && mark.offsetTop + mark.offsetHeight <= text.scrollTop + text.clientHeight;
+const isVisible = (mark) =>
+  mark.offsetTop >= text.scrollTop && mark.offsetTop + mark.offsetHeight <= text.scrollTop + text.clientHeight;
 
 export function clearHighlight() {
   backdrop.replaceChildren();

@@ -21,7 +21,10 @@ function readHtml(content) {
   const page = new DOMParser().parseFromString(content.replace(/\sstyle=("[^"]*"|'[^']*')/gi, ""), "text/html");
   for (const node of page.querySelectorAll("script, style, template, noscript, nav")) node.remove();
   for (const node of page.querySelectorAll("p, div, li, br, tr, h1, h2, h3, h4, h5, h6")) node.append("\n");
-  return page.body.textContent.replace(/[^\S\n]+/g, " ").replace(/ ?\n[\s]*/g, "\n").trim();
+  return page.body.textContent
+    .replace(/[^\S\n]+/g, " ")
+    .replace(/ ?\n[\s]*/g, "\n")
+    .trim();
 }
 
 function readTable(content, name) {
@@ -46,20 +49,33 @@ function readObjects(content, name) {
   return { columns: [...new Set(objects.slice(0, 100).flatMap(Object.keys))], rows: objects };
 }
 
-/** The rows of a CSV file, separated by what the first line has most of. Cells in quotes may contain line ends and quotes. */
+/** The rows of a CSV file, separated by what the first line has most of. Cells in quotes may have line ends and quotes. */
 export function parseCsv(content) {
   const first = content.split("\n", 1)[0];
-  const separator = [",", ";", "\t", "|"].reduce((best, one) => (first.split(one).length > first.split(best).length ? one : best));
+  const separator = [",", ";", "\t", "|"].reduce((best, one) =>
+    first.split(one).length > first.split(best).length ? one : best,
+  );
   const rows = [];
-  let row = [], cell = "", quoted = false;
-  const endCell = () => { row.push(cell); cell = ""; };
-  const endRow = () => { endCell(); if (row.length > 1 || row[0]) rows.push(row); row = []; };
+  let row = [],
+    cell = "",
+    quoted = false;
+  const endCell = () => {
+    row.push(cell);
+    cell = "";
+  };
+  const endRow = () => {
+    endCell();
+    if (row.length > 1 || row[0]) rows.push(row);
+    row = [];
+  };
   for (let i = 0; i < content.length; i++) {
     const character = content[i];
     if (quoted) {
       if (character !== '"') cell += character;
-      else if (content[i + 1] === '"') { cell += '"'; i++; }
-      else quoted = false;
+      else if (content[i + 1] === '"') {
+        cell += '"';
+        i++;
+      } else quoted = false;
     } else if (character === '"' && !cell) quoted = true;
     else if (character === separator) endCell();
     else if (character === "\n") endRow();

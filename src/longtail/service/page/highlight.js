@@ -32,7 +32,9 @@ export function shade(text, parts) {
 
 /** Nodes for pieces: marks and plain text. */
 export function renderPieces(pieces) {
-  return pieces.map(({ text, level }) => (level ? element("mark", { class: `level${level}` }, text) : document.createTextNode(text)));
+  return pieces.map(({ text, level }) =>
+    level ? element("mark", { class: `level${level}` }, text) : document.createTextNode(text),
+  );
 }
 
 /** The distinct words of the parts, those with the largest sum of weights first. */

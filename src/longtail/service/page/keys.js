@@ -37,8 +37,14 @@ function isTyping({ target, ctrlKey, metaKey, altKey }) {
 }
 
 function openHelp() {
-  const rows = LISTED.map(([keys, about]) => element("div", {},
-    element("dt", {}, ...keys.map((key) => element("kbd", {}, key.startsWith("key.") ? say(key) : key))), element("dd", {}, say(about))));
+  const rows = LISTED.map(([keys, about]) =>
+    element(
+      "div",
+      {},
+      element("dt", {}, ...keys.map((key) => element("kbd", {}, key.startsWith("key.") ? say(key) : key))),
+      element("dd", {}, say(about)),
+    ),
+  );
   byId("keys").replaceChildren(...rows);
   openDialog(byId("help"));
 }

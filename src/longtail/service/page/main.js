@@ -21,7 +21,10 @@ let models = [];
 const card = () => models.find((one) => one.name === byId("model").value);
 
 /** What the button below the text does: the first tab tags, the second compares. */
-const run = () => (tab === "compare" ? compare() : tag());
+const run = () => (tab === "compare" ? compare() : tag(true));
+
+/** The same for a text from a file, or another model; the focus stays where it is. */
+const runQuietly = () => (tab === "compare" ? compare() : tag(false));
 
 function render() {
   renderFacts(card());
@@ -39,11 +42,11 @@ function renderRun() {
 }
 
 function changeModel() {
-  setModel(card());
-  setLeft(card());
+  const shown = { tag: setModel(card()), compare: setLeft(card()) };
   setBatchModel(card());
   renderFacts(card());
   renderRun();
+  if (shown[tab]) runQuietly();
   if (tab === "models") showModel(card());
 }
 
@@ -52,6 +55,13 @@ function openTab(name) {
   renderRun();
   if (name === "compare") clearHighlight(); // of the first tab
   if (name === "models") showModel(card());
+}
+
+/** Keep the browser from leaving the page for a file that is dropped anywhere else. */
+function ignoreOtherDrops() {
+  for (const name of ["dragover", "drop"]) {
+    addEventListener(name, (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
+  }
 }
 
 /** Ask for the token of the service until one is given. */
@@ -72,14 +82,18 @@ async function start() {
   await startPreferences(render);
   const found = await getModels();
   models = found.models;
-  setOptions(byId("model"), models.map((one) => [one.name, one.name]));
+  setOptions(
+    byId("model"),
+    models.map((one) => [one.name, one.name]),
+  );
   byId("model").value = found.default;
   byId("model").addEventListener("change", changeModel);
-  startEditor(renderStale, run);
+  startEditor(renderStale, runQuietly);
   startTag();
   startPicker({ pick, isPicked });
   startCompare(models);
   startBatch();
+  ignoreOtherDrops();
   changeModel();
   renderEditor();
   startTabs(openTab);

@@ -6,8 +6,17 @@ import { say } from "./texts.js";
 const SECONDS = { status: 4, error: 12 };
 
 function show(kind, text, hint = "") {
-  const close = element("button", { class: "icon", "aria-label": say("close"), onclick: () => message.remove() }, icon("cross"));
-  const message = element("div", { class: `message ${kind}` }, element("p", {}, text, hint && element("span", {}, hint)), close);
+  const close = element(
+    "button",
+    { class: "icon", "aria-label": say("close"), onclick: () => message.remove() },
+    icon("cross"),
+  );
+  const message = element(
+    "div",
+    { class: `message ${kind}` },
+    element("p", {}, text, hint && element("span", {}, hint)),
+    close,
+  );
   byId("messages").replaceChildren(message);
   setTimeout(() => message.remove(), 1000 * SECONDS[kind]);
 }

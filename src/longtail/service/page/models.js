@@ -34,8 +34,14 @@ export function renderModel() {
   byId("model-card").replaceChildren(
     renderSection("card.data", renderData()),
     renderSection("card.figures", renderFigures()),
-    renderSection("card.calibration", details.calibration?.bins.length ? renderCalibration() : renderNote("card.calibration.none")),
-    renderSection("card.settings", renderPairs(Object.entries(details.settings).map(([name, value]) => [name, writeSetting(value)]))),
+    renderSection(
+      "card.calibration",
+      details.calibration?.bins.length ? renderCalibration() : renderNote("card.calibration.none"),
+    ),
+    renderSection(
+      "card.settings",
+      renderPairs(Object.entries(details.settings).map(([name, value]) => [name, writeSetting(value)])),
+    ),
     renderSection("card.decisions", renderLines(details.decisions, "card.decisions.none")),
     renderSection("card.history", renderLines(details.history, "card.history.none")),
     renderSection("card.largest", renderLargest()),
@@ -43,13 +49,22 @@ export function renderModel() {
 }
 
 function renderSection(key, ...children) {
-  return element("section", { class: `card ${key.replace(".", "-")}` }, element("div", { class: "card-head" }, element("h2", {}, say(key))), ...children);
+  return element(
+    "section",
+    { class: `card ${key.replace(".", "-")}` },
+    element("div", { class: "card-head" }, element("h2", {}, say(key))),
+    ...children,
+  );
 }
 
 const renderNote = (key) => element("p", { class: "empty" }, say(key));
 
 function renderPairs(pairs) {
-  return element("dl", { class: "pairs" }, ...pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+  return element(
+    "dl",
+    { class: "pairs" },
+    ...pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
+  );
 }
 
 function renderData() {
@@ -70,23 +85,46 @@ function renderData() {
 function renderFigures() {
   const figures = Object.entries(details.figures);
   if (!figures.length) return renderNote("card.figures.none");
-  return element("dl", { class: "figures" }, ...figures.map(([name, value]) =>
-    element("div", {}, element("dt", {}, name), element("dd", {}, formatNumber(value, 1)))));
+  return element(
+    "dl",
+    { class: "figures" },
+    ...figures.map(([name, value]) =>
+      element("div", {}, element("dt", {}, name), element("dd", {}, formatNumber(value, 1))),
+    ),
+  );
 }
 
 function renderCalibration() {
   const error = formatNumber(100 * details.calibration.ece, 1);
-  return element("figure", {}, plotCalibration(details.calibration), element("figcaption", {}, say("card.calibration.about", { error })));
+  return element(
+    "figure",
+    {},
+    plotCalibration(details.calibration),
+    element("figcaption", {}, say("card.calibration.about", { error })),
+  );
 }
 
 function renderLargest() {
   const most = Math.max(...details.largest.map((one) => one.n_samples), 1);
-  return element("ol", { class: "bars" }, ...details.largest.map((one) => element("li", {}, renderName(one.label),
-    element("span", { class: "meter", "--value": one.n_samples / most }), element("span", { class: "value" }, formatNumber(one.n_samples)))));
+  return element(
+    "ol",
+    { class: "bars" },
+    ...details.largest.map((one) =>
+      element(
+        "li",
+        {},
+        renderName(one.label),
+        element("span", { class: "meter", "--value": one.n_samples / most }),
+        element("span", { class: "value" }, formatNumber(one.n_samples)),
+      ),
+    ),
+  );
 }
 
 function renderLines(lines, none) {
-  return lines.length ? element("ul", { class: "lines" }, ...lines.map((line) => element("li", {}, writeSetting(line)))) : renderNote(none);
+  return lines.length
+    ? element("ul", { class: "lines" }, ...lines.map((line) => element("li", {}, writeSetting(line))))
+    : renderNote(none);
 }
 
 const writeSetting = (value) => (typeof value === "string" ? value : JSON.stringify(value));

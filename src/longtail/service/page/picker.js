@@ -54,7 +54,8 @@ async function search() {
 
 async function showTree() {
   show(card.has_parents ? "tree" : null, card.has_parents ? "" : say("picker.start", { n: card.n_labels }));
-  if (card.has_parents && !byId("tree").children.length) await openTree(byId("tree"), card.name, actions.pick, actions.isPicked);
+  if (card.has_parents && !byId("tree").children.length)
+    await openTree(byId("tree"), card.name, actions.pick, actions.isPicked);
 }
 
 function showFound(labels, q) {
@@ -76,15 +77,28 @@ function show(part, note) {
 function makeOption(label, number) {
   const mark = element("span", { class: "mark" }, actions.isPicked(label.label) ? icon("check") : "");
   const synonym = label.matched && label.matched !== label.label;
-  const name = element("span", { class: "name" }, renderName(label.label),
-    synonym ? element("span", { class: "synonym" }, say("picker.synonym", { name: label.matched })) : null, renderPath(label.path));
-  const option = element("div", { role: "option", id: `option-${number}`, "aria-selected": "false" }, name, mark,
-    element("span", { class: "count", title: say("labels.samples") }, formatNumber(label.n_samples)));
+  const name = element(
+    "span",
+    { class: "name" },
+    renderName(label.label),
+    synonym ? element("span", { class: "synonym" }, say("picker.synonym", { name: label.matched })) : null,
+    renderPath(label.path),
+  );
+  const option = element(
+    "div",
+    { role: "option", id: `option-${number}`, "aria-selected": "false" },
+    name,
+    mark,
+    element("span", { class: "count", title: say("labels.samples") }, formatNumber(label.n_samples)),
+  );
   option.pick = () => {
     actions.pick(label);
     mark.replaceChildren(icon("check"));
   };
-  option.addEventListener("click", () => { setActive(number); option.pick(); });
+  option.addEventListener("click", () => {
+    setActive(number);
+    option.pick();
+  });
   return option;
 }
 

@@ -34,6 +34,13 @@ export function focusRow(number) {
   rows()[active]?.focus();
 }
 
+/** Show the words of the first label without moving the focus there. */
+export function lookAtFirst() {
+  active = 0;
+  markActive();
+  explainActive();
+}
+
 /** Accept or reject the label of the active row, and go on to the next. */
 export function decideActive(state) {
   const row = rows()[active];
@@ -64,15 +71,25 @@ export function renderRanking(entries, kind, fresh) {
   if (fresh) active = 0;
   const bounds = entries.map((one) => one.score).filter(Number.isFinite);
   const scale = kind === "probability" ? [0, 1] : [Math.min(...bounds, 0), Math.max(...bounds)];
-  grid.replaceChildren(...(entries.length ? [renderHead(kind)] : []), ...entries.map((entry) => renderRow(entry, kind, scale)));
+  grid.replaceChildren(
+    ...(entries.length ? [renderHead(kind)] : []),
+    ...entries.map((entry) => renderRow(entry, kind, scale)),
+  );
   active = Math.max(0, Math.min(active, entries.length - 1));
   markActive();
   if (focused) rows()[active]?.focus({ preventScroll: true });
 }
 
 function renderHead(kind) {
-  const titles = [["decide", "labels.decision"], ["name", "labels.label"], ["score", `score.${kind}`], ["count", "labels.samples"]];
-  const cells = titles.map(([name, key]) => element("div", { role: "columnheader", class: name }, element("span", {}, say(key))));
+  const titles = [
+    ["decide", "labels.decision"],
+    ["name", "labels.label"],
+    ["score", `score.${kind}`],
+    ["count", "labels.samples"],
+  ];
+  const cells = titles.map(([name, key]) =>
+    element("div", { role: "columnheader", class: name }, element("span", {}, say(key))),
+  );
   return element("div", { role: "row", class: "row head" }, ...cells);
 }
 
@@ -81,12 +98,31 @@ function renderRow(entry, kind, scale) {
   const row = element(
     "div",
     {
-      role: "row", class: classes, tabindex: -1, "data-label-name": entry.label, "data-state": entry.state,
-      onfocus: () => { active = rows().indexOf(row); markActive(); explainActive(); },
+      role: "row",
+      class: classes,
+      tabindex: -1,
+      "data-label-name": entry.label,
+      "data-state": entry.state,
+      onfocus: () => {
+        active = rows().indexOf(row);
+        markActive();
+        explainActive();
+      },
       onmouseenter: () => actions.explain(entry, false),
     },
-    element("div", { role: "gridcell", class: "decide" }, renderButton(entry, "accepted", "check"), renderButton(entry, "rejected", "cross")),
-    element("div", { role: "gridcell", class: "name" }, renderName(entry.label), renderPath(entry.path)),
+    element(
+      "div",
+      { role: "gridcell", class: "decide" },
+      renderButton(entry, "accepted", "check"),
+      renderButton(entry, "rejected", "cross"),
+    ),
+    element(
+      "div",
+      { role: "gridcell", class: "name" },
+      renderName(entry.label),
+      entry.state === "added" ? element("span", { class: "tag" }, say("labels.added")) : null,
+      renderPath(entry.path),
+    ),
     element("div", { role: "gridcell", class: "score" }, ...renderScore(entry, kind, scale)),
     element("div", { role: "gridcell", class: "count", title: say("labels.samples") }, formatNumber(entry.n_samples)),
   );
@@ -99,7 +135,10 @@ function renderButton(entry, state, name) {
   return element(
     "button",
     {
-      class: `icon ${state}`, tabindex: -1, "aria-pressed": pressed, title: say(`decide.${state}`),
+      class: `icon ${state}`,
+      tabindex: -1,
+      "aria-pressed": pressed,
+      title: say(`decide.${state}`),
       "aria-label": say(`decide.${state}.label`, { label: entry.label }),
       onclick: () => actions.decide(entry.label, state),
     },
@@ -109,7 +148,8 @@ function renderButton(entry, state, name) {
 
 /** A name; long ones in smaller letters. */
 export function renderName(name) {
-  return element("span", { class: name.length > LONG ? "label long" : "label", title: name }, name);
+  const long = name.length > LONG;
+  return element("span", { class: long ? "label long" : "label", title: long ? name : null, dir: "auto" }, name);
 }
 
 /** The broader labels, from the root. */
@@ -118,7 +158,10 @@ export function renderPath(path) {
 }
 
 function renderScore(entry, kind, [low, high]) {
-  if (entry.state === "added" && entry.score === undefined) return [element("span", { class: "tag" }, say("labels.added"))];
+  if (entry.score === undefined) return []; // of a label that the user added, until the model has said what it thinks of it
   const share = (entry.score - low) / (high - low || 1);
-  return [element("span", { class: "meter", "--value": share }), element("span", { class: "value" }, formatScore(entry.score, kind))];
+  return [
+    element("span", { class: "meter", "--value": share }),
+    element("span", { class: "value" }, formatScore(entry.score, kind)),
+  ];
 }

@@ -6,7 +6,7 @@ import { byId, element, icon, openDialog } from "./dom.js";
 import { clearHighlight, getText, highlight, showUnknown } from "./editor.js";
 import { FORMATS } from "./formats.js";
 import { showError, showStatus } from "./messages.js";
-import { focusRow, renderRanking, startRanking } from "./ranking.js";
+import { focusRow, lookAtFirst, renderRanking, startRanking } from "./ranking.js";
 import { say } from "./texts.js";
 import { isProposed, renderThreshold, setRanking, startThreshold } from "./threshold.js";
 
@@ -28,10 +28,12 @@ export function startTag() {
   byId("feedback").addEventListener("click", send);
 }
 
-/** Use another model: what was shown was said by the last one. */
+/** Use another model: what was shown was said by the last one. @returns whether something was shown */
 export function setModel(chosen) {
+  const shown = result !== null;
   card = chosen;
   clearResult();
+  return shown;
 }
 
 function clearResult() {
@@ -43,8 +45,8 @@ function clearResult() {
   renderTag(true);
 }
 
-/** Predict the labels of the text. */
-export async function tag() {
+/** Predict the labels of the text. @param focus Whether to move the focus to the first label. */
+export async function tag(focus) {
   const text = getText();
   if (!text.trim()) return clearResult();
   running?.abort();
@@ -54,6 +56,8 @@ export async function tag() {
   try {
     const content = await predict({ texts: [text], model: card.name, k: COUNT, explain: true }, signal);
     showResult(text, content);
+    if (focus && !isStale()) focusRow(0);
+    else lookAtFirst();
   } catch (error) {
     showError(error);
   } finally {
@@ -65,12 +69,11 @@ function showResult(text, { version, results: [{ labels, unknown, warning }] }) 
   const key = JSON.stringify([card.name, text]);
   if (!earlier.has(key)) earlier.set(key, new Decisions());
   decisions = earlier.get(key);
-  const unlike = unknown.n_words > 0 && unknown.n_unknown / unknown.n_words >= UNKNOWN;
+  const unlike = unknown?.n_words > 0 && unknown.n_unknown / unknown.n_words >= UNKNOWN; // null if features are not words
   result = { text, version, labels, warning: warning || (unlike ? say("warning.unlike") : "") };
   showUnknown(unknown);
   setRanking(labels, card.score);
   renderTag(true);
-  if (labels.length) focusRow(0);
 }
 
 /** Whether the text has been edited since: then the labels, and positions of words, are those of the text before. */
@@ -97,15 +100,31 @@ export function undo() {
 const undecided = () => result.labels.filter((one) => isProposed(one) && !decisions.get(one.label));
 
 function acceptAll() {
-  decisions.set(undecided().map((one) => one.label), "accepted");
+  decisions.set(
+    undecided().map((one) => one.label),
+    "accepted",
+  );
   renderTag(false);
 }
 
 /** Add a label that the user has picked; if it was proposed, accept it. */
-export function pick(label) {
-  if (result.labels.some((one) => one.label === label.label)) decisions.set([label.label], "accepted");
+export async function pick(label) {
+  const proposed = result.labels.some((one) => one.label === label.label);
+  if (proposed) decisions.set([label.label], "accepted");
   else decisions.add(label);
   renderTag(false);
+  if (!proposed) await explainAdded(label, decisions);
+}
+
+/** Ask the model for the score of a label that it has not proposed, and for the words that speak for it. */
+async function explainAdded(label, current) {
+  try {
+    const content = await predict({ texts: [result.text], model: card.name, k: 1, allow: [label.label], explain: true });
+    current.added.set(label.label, { ...label, ...content.results[0].labels[0] });
+    renderTag(false);
+  } catch (error) {
+    showError(error);
+  }
 }
 
 export const canPick = () => result !== null;
@@ -125,17 +144,25 @@ export function renderTag(fresh) {
   renderStale();
   renderThreshold();
   renderRanking(result ? listEntries() : [], card.score, fresh);
-  const counts = Object.fromEntries(["accepted", "rejected", "added"].map((state) => [state, decisions.names(state).length]));
+  const counts = Object.fromEntries(
+    ["accepted", "rejected", "added"].map((state) => [state, decisions.names(state).length]),
+  );
   const decided = counts.accepted + counts.rejected + counts.added > 0;
   const open = result ? undecided().length : 0;
   byId("labels-empty").hidden = Boolean(result?.labels.length);
-  byId("labels-empty").textContent = say(card.reads === "vectors" ? "labels.vectors" : result ? "labels.none" : "labels.empty");
+  byId("labels-empty").textContent = say(
+    card.reads === "vectors" ? "labels.vectors" : result ? "labels.none" : "labels.empty",
+  );
   byId("warning").hidden = !result?.warning;
   byId("warning").replaceChildren(icon("warning"), result?.warning ?? "");
   byId("accept-all-text").textContent = say("labels.accept", { n: open });
   byId("accept-all").disabled = !open;
   byId("add-label").disabled = byId("actions").hidden = !result;
-  byId("decided").replaceChildren(renderCount("accepted", "check", counts), renderCount("rejected", "cross", counts), renderCount("added", "plus", counts));
+  byId("decided").replaceChildren(
+    renderCount("accepted", "check", counts),
+    renderCount("rejected", "cross", counts),
+    renderCount("added", "plus", counts),
+  );
   byId("undo").disabled = !decisions.past.length;
   byId("copy").disabled = !(counts.accepted + counts.added);
   byId("feedback").disabled = !decided;
@@ -143,7 +170,13 @@ export function renderTag(fresh) {
 
 function renderCount(state, name, counts) {
   const text = say(`decided.${state}`, { n: counts[state] });
-  return element("span", { class: state, title: text }, icon(name), String(counts[state]), element("span", { class: "unseen" }, text));
+  return element(
+    "span",
+    { class: state, title: text },
+    icon(name),
+    String(counts[state]),
+    element("span", { class: "unseen" }, text),
+  );
 }
 
 async function copy() {

@@ -25,7 +25,9 @@ export async function loadTexts(code) {
 export function say(key, values = {}) {
   const form = "n" in values ? new Intl.PluralRules(language).select(values.n) : "";
   const text = texts[`${key}.${form}`] ?? texts[`${key}.other`] ?? texts[key] ?? key;
-  return text.replace(/\{(\w+)\}/g, (_, name) => (typeof values[name] === "number" ? formatNumber(values[name]) : values[name]));
+  return text.replace(/\{(\w+)\}/g, (_, name) =>
+    typeof values[name] === "number" ? formatNumber(values[name]) : values[name],
+  );
 }
 
 export function formatNumber(value, digits = 0) {

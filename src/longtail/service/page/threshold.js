@@ -40,12 +40,14 @@ export function setRanking(ranked, scoreKind) {
 
 export const isProposed = (label) => label.score >= Number(slider.value);
 
-/** The threshold with the largest expected F1, so that at least one label is proposed; for margins zero, or the best label. */
+/** The threshold with the largest expected F1, which proposes at least one label; for margins zero, or the best label. */
 function chooseThreshold() {
   if (!labels.length) return 0.5;
   if (kind !== "probability") return Math.min(0, labels[0].score);
   const total = labels.reduce((sum, one) => sum + one.score, 0);
-  let best = 0, cut = 0, sum = 0;
+  let best = 0,
+    cut = 0,
+    sum = 0;
   labels.forEach(({ score }, i) => {
     sum += score;
     const f1 = (2 * sum) / (i + 1 + total);
@@ -57,7 +59,10 @@ function chooseThreshold() {
 /** The share of right labels to expect, by the calibrated probabilities. */
 function expectPrecision(proposed) {
   const last = proposed.at(-1);
-  return last.expected_precision ?? (kind === "probability" ? proposed.reduce((sum, one) => sum + one.score, 0) / proposed.length : null);
+  return (
+    last.expected_precision ??
+    (kind === "probability" ? proposed.reduce((sum, one) => sum + one.score, 0) / proposed.length : null)
+  );
 }
 
 export function renderThreshold() {

@@ -8,7 +8,7 @@ import { formatNumber, say } from "./texts.js";
 
 const LIMIT = 200; // labels of a level at a time
 
-/** Show the roots in an element. @param onPick Called with the label that the user picks. @param isPicked Whether it is marked. */
+/** Show the roots. @param onPick Called with the label that is picked. @param isPicked Whether it is marked. */
 export async function openTree(tree, model, onPick, isPicked) {
   tree.replaceChildren();
   tree.onkeydown = (event) => handleKey(tree, event);
@@ -38,13 +38,40 @@ async function loadLevel(context, group, parent, level) {
 function makeItem(context, label, level) {
   const branch = label.n_children > 0;
   const mark = element("span", { class: "mark" }, context.isPicked(label.label) ? icon("check") : "");
-  const arrow = element("span", { class: "arrow", "aria-hidden": "true", onclick: (event) => { event.stopPropagation(); toggle(item); } });
+  const arrow = element("span", {
+    class: "arrow",
+    "aria-hidden": "true",
+    onclick: (event) => {
+      event.stopPropagation();
+      toggle(item);
+    },
+  });
   if (branch) arrow.append(icon("right"));
-  const row = element("span", { class: "node-row" }, arrow, renderName(label.label), mark,
-    element("span", { class: "count", title: say("labels.samples") }, formatNumber(label.n_samples)));
-  const item = element("div", { role: "treeitem", class: "node", tabindex: -1, "aria-level": level, "aria-label": label.label, "--level": level,
-    "aria-expanded": branch ? "false" : null }, row);
-  row.addEventListener("click", () => { item.focus(); item.pick(); });
+  const row = element(
+    "span",
+    { class: "node-row" },
+    arrow,
+    renderName(label.label),
+    mark,
+    element("span", { class: "count", title: say("labels.samples") }, formatNumber(label.n_samples)),
+  );
+  const item = element(
+    "div",
+    {
+      role: "treeitem",
+      class: "node",
+      tabindex: -1,
+      "aria-level": level,
+      "aria-label": label.label,
+      "--level": level,
+      "aria-expanded": branch ? "false" : null,
+    },
+    row,
+  );
+  row.addEventListener("click", () => {
+    item.focus();
+    item.pick();
+  });
   item.addEventListener("focus", () => keepFocus(context.tree, item));
   item.pick = () => {
     context.onPick(label);
@@ -61,10 +88,16 @@ function makeItem(context, label, level) {
 }
 
 function makeMore(context, group, parent, level, rest) {
-  const more = element("div", { role: "treeitem", class: "more", tabindex: -1, "aria-level": level, "--level": level },
-    say("tree.more", { n: Math.min(rest, LIMIT), rest }));
+  const more = element(
+    "div",
+    { role: "treeitem", class: "more", tabindex: -1, "aria-level": level, "--level": level },
+    say("tree.more", { n: Math.min(rest, LIMIT), rest }),
+  );
   more.pick = () => loadLevel(context, group, parent, level);
-  more.addEventListener("click", () => { more.focus(); more.pick(); });
+  more.addEventListener("click", () => {
+    more.focus();
+    more.pick();
+  });
   more.addEventListener("focus", () => keepFocus(context.tree, more));
   return more;
 }

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from fake_service import Service, run_service
+
+from service.page.fake_service import Service, run_service
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_service import MARKUP, Service, predict_one
 from playwright.sync_api import expect
 
-from conftest import TEXT
+from service.page.conftest import TEXT
+from service.page.fake_service import MARKUP, Service, predict_one
 
 Tag = Callable[..., Any]
 
@@ -241,8 +240,3 @@ def test_an_error_of_the_service_is_shown_with_its_hint(page: Any) -> None:
     page.keyboard.press("Control+Enter")
     page.get_by_text("the text cannot be read").wait_for()
     assert "Send another text" in page.locator("#messages").text_content()
-
-
-def test_a_file_for_the_docs_is_small() -> None:
-    picture = Path(__file__).parents[2] / "docs" / "page.png"
-    assert picture.stat().st_size < 150_000

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fake_service import CARDS, Service
 from playwright.sync_api import expect
+
+from service.page.fake_service import CARDS, Service
 
 Tag = Callable[..., Any]
 
@@ -32,6 +33,9 @@ def test_a_label_is_found_by_its_beginning_and_added(page: Any, service: Service
     assert page.locator("#picker").is_hidden()
     assert rows.nth(0).get_attribute("data-label-name") == "Maps in arctic law"
     assert rows.nth(0).get_attribute("data-state") == "added"
+    expect(rows.nth(0).locator(".value")).to_have_text("2%")  # what the model says about it
+    rows.nth(0).hover()
+    assert page.locator("#backdrop mark").count() > 0
     page.click("#feedback")
     page.get_by_text("Feedback saved").wait_for()
     assert service.feedback[0]["added"] == ["Maps in arctic law"]

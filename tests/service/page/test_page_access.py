@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_service import Service, run_service
 from playwright.sync_api import expect
 
-from conftest import TEXT
+from service.page.conftest import TEXT
+from service.page.fake_service import Service, run_service
 
 Open = Callable[..., Any]
 Tag = Callable[..., Any]

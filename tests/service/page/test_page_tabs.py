@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fake_service import CARDS, Service, predict_one
 from playwright.sync_api import expect
 
-from conftest import TEXT
+from service.page.conftest import TEXT
+from service.page.fake_service import CARDS, Service, predict_one
 
 FILE = {"name": "books.csv", "mimeType": "text/csv", "buffer": b'id,body\n1,"=HYPERLINK(""x"")"\n2,-ships\n3,harbour\n'}
 

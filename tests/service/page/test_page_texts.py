@@ -6,7 +6,8 @@ import json
 import re
 
 import pytest
-from fake_service import PAGE
+
+from service.page.fake_service import PAGE
 
 SCRIPTS = sorted(PAGE.glob("*.js"))
 LANGUAGES = {path.stem: json.loads(path.read_text()) for path in sorted(PAGE.glob("*.json"))}

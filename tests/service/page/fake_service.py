@@ -1,6 +1,6 @@
 """A service with the interface of ``longtail serve`` and made-up data: a million labels, and names of 200 characters.
 
-To look at the page without a model: ``python tests/page/fake_service.py``.
+To look at the page without a model: ``python tests/service/page/fake_service.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-PAGE = Path(__file__).parents[2] / "src" / "longtail" / "service" / "page"
+PAGE = Path(__file__).parents[3] / "src" / "longtail" / "service" / "page"
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -24,6 +24,8 @@ TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
+
+POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 FIELDS = ["Marine", "Medieval", "Urban", "Alpine", "Comparative", "Industrial", "Arctic", "Colonial", "Rural", "Applied"]
 THINGS = ["biology", "history", "geology", "music", "law", "medicine", "trade", "botany", "painting", "education"]
@@ -191,7 +193,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", "default-src 'self'")
+        self.send_header("Content-Security-Policy", POLICY)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
@@ -257,6 +259,8 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(self.server.delay)
         model, k, explain = body.get("model", self.server.models[0]), body.get("k", 5), body.get("explain", False)
         results = [predict_one(text, model, k, explain) for text in body["texts"]]
+        if "allow" in body:
+            results[0]["labels"][0] |= {**describe(find_path(body["allow"][0])), "score": 0.015}
         return self.reply({"model": model, "version": CARDS[model]["version"], "results": results})
 
 
