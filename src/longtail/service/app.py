@@ -18,9 +18,11 @@ from starlette.responses import JSONResponse
 from longtail import __version__
 from longtail.errors import LongtailError
 from longtail.service import annif, api, fasttext, inference, label_studio
+from longtail.service.api import JSON
 from longtail.service.batching import Batcher
 from longtail.service.errors import PROBLEM, answer_error, make_problem
 from longtail.service.feedback import FeedbackLog
+from longtail.service.inference import InferError
 from longtail.service.limits import Guard
 from longtail.service.metrics import Metrics
 from longtail.service.models import ModelStore
@@ -102,8 +104,9 @@ def _reload_on_hangup(models: ModelStore, tasks: set[asyncio.Task[None]]) -> Non
 async def _answer_library_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LongtailError)
     response = answer_error(error)
-    if request.url.path.startswith(f"{inference.router.prefix}/"):  # this protocol has errors of another form
-        response = JSONResponse({"error": str(error)}, response.status_code, dict(response.headers))
+    if _is_inference(request.url.path):
+        retry = {name: value for name, value in response.headers.items() if name == "retry-after"}
+        response = JSONResponse({"error": str(error)}, response.status_code, retry)
     if response.status_code == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response
@@ -119,10 +122,15 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong, but never repeat what they contain."""
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(map(str, one['loc'][1:])) or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
-    if request.url.path.startswith(f"{inference.router.prefix}/"):
+    if _is_inference(request.url.path):
         return JSONResponse({"error": "; ".join(found)}, 400)
     status = 400 if request.url.path.startswith(f"{annif.router.prefix}/") else 422  # as Annif answers
     return make_problem(status, "; ".join(found), "See /openapi.json")
+
+
+def _is_inference(path: str) -> bool:
+    """Whether an address belongs to the Open Inference Protocol, which has errors of another form."""
+    return path.startswith(f"{inference.router.prefix}/")
 
 
 def _describe_errors(app: FastAPI) -> None:
@@ -136,11 +144,15 @@ def _describe_errors(app: FastAPI) -> None:
             known["Problem"] = Problem.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 known.pop(name, None)
-            content = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-            errors = {code: {"description": text, "content": content} for code, text in _ERRORS.items()}
-            for path in schema["paths"].values():
-                for operation in path.values():
-                    operation["responses"] |= errors
+            known["InferError"] = InferError.model_json_schema()
+            problem = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+            other = {JSON: {"schema": {"$ref": "#/components/schemas/InferError"}}}
+            for path, operations in schema["paths"].items():
+                content = {**problem, **(other if _is_inference(path) else {})}
+                for operation in operations.values():
+                    operation["responses"] |= {
+                        code: {"description": text, "content": content} for code, text in _ERRORS.items()
+                    }
             _describe_tokens(schema)
         assert app.openapi_schema is not None
         return app.openapi_schema

@@ -47,6 +47,12 @@ class InferRequest(BaseModel):
     outputs: list[dict[str, Any]] | None = None
 
 
+class InferError(BaseModel):
+    """An error, as this protocol has it."""
+
+    error: str
+
+
 @router.get("")
 async def describe_server() -> Response:
     """Describe the server."""
