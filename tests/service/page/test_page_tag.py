@@ -42,7 +42,7 @@ def test_keys_and_the_mouse_highlight_the_words_of_a_label(page: Any, tag: Tag) 
 
     def words(rank: int) -> list[str]:
         parts = predict_one(TEXT, "million", 20, explain=True)["labels"][rank]["parts"]
-        return [TEXT[part["start"] : part["end"]] for part in parts if part["weight"] > 0]
+        return [TEXT[part["start"] : part["end"]] for part in parts if part["weight"] > 0.2]
 
     assert rows.nth(0).evaluate("row => row === document.activeElement")
     assert marked(page) == words(0)  # also behind the emoji, which is two units of a JavaScript string
@@ -240,3 +240,12 @@ def test_an_error_of_the_service_is_shown_with_its_hint(page: Any) -> None:
     page.keyboard.press("Control+Enter")
     page.get_by_text("the text cannot be read").wait_for()
     assert "Send another text" in page.locator("#messages").text_content()
+
+
+def test_weak_evidence_and_evidence_against_are_not_marked(page: Any) -> None:
+    shade = "([text, parts]) => import('./page/highlight.js').then(({shade}) => shade(text, parts))"
+    weights = {(0, 1): 10.0, (2, 3): 5.0, (4, 5): 2.5, (6, 7): 1.5, (8, 9): -9.0, (0, 3): 0.1}
+    parts = [{"start": start, "end": end, "weight": weight} for (start, end), weight in weights.items()]
+    pieces = page.evaluate(shade, ["𝄞 b c d e", parts])
+    assert [(piece["text"], piece["level"]) for piece in pieces if piece["level"]] == [("𝄞", 3), ("b", 2), ("c", 1)]
+    assert page.evaluate(shade, ["", []]) == []

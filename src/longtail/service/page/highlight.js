@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 
-const LEVELS = 3; // shades
+const SHADES = [0.2, 0.45, 0.75]; // of the largest weight: what is below the first is not marked
 
 /** The positions in a JavaScript string (UTF-16) of positions that count characters, as Python does. */
 export function toUnits(text) {
@@ -20,7 +20,7 @@ export function shade(text, parts) {
     if (weight > 0) for (let i = units(start); i < units(end); i++) weights[i] += weight;
   }
   const largest = weights.reduce((most, weight) => Math.max(most, weight), 0);
-  const level = (i) => (weights[i] > 0 ? Math.ceil((LEVELS * weights[i]) / largest) : 0);
+  const level = (i) => SHADES.filter((share) => weights[i] > 0 && weights[i] >= share * largest).length;
   const pieces = [];
   for (let start = 0, i = 1; i <= text.length; i++) {
     if (i < text.length && level(i) === level(start)) continue;
@@ -46,5 +46,6 @@ export function listWords(text, parts, limit = 8) {
     if (word) sums.set(word, (sums.get(word) ?? 0) + weight);
   }
   const positive = [...sums].filter(([, sum]) => sum > 0).sort((a, b) => b[1] - a[1]);
-  return positive.slice(0, limit).map(([word]) => word);
+  const strong = positive.filter(([, sum]) => sum >= SHADES[0] * positive[0][1]);
+  return strong.slice(0, limit).map(([word]) => word);
 }

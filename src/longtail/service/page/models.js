@@ -127,4 +127,4 @@ function renderLines(lines, none) {
     : renderNote(none);
 }
 
-const writeSetting = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const writeSetting = (value) => (typeof value === "string" ? value : value === null ? "–" : JSON.stringify(value));

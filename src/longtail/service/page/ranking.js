@@ -152,10 +152,12 @@ export function renderName(name) {
   return element("span", { class: long ? "label long" : "label", title: long ? name : null, dir: "auto" }, name);
 }
 
-/** The broader labels, from the root. */
+/** The broader labels, from the root; the middle of a long path is left out. */
 export function renderPath(path) {
-  return path?.length ? element("span", { class: "path", title: path.join(" › ") }, path.join(" › ")) : null;
+  return path?.length ? element("span", { class: "path", title: path.join(" › ") }, shorten(path).join(" › ")) : null;
 }
+
+const shorten = (path) => (path.length > 4 ? [path[0], "…", ...path.slice(-3)] : path);
 
 function renderScore(entry, kind, [low, high]) {
   if (entry.score === undefined) return []; // of a label that the user added, until the model has said what it thinks of it
