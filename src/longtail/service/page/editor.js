@@ -85,7 +85,8 @@ export function highlight(label, scroll) {
   const words = listWords(text.value, parts);
   backdrop.replaceChildren(...renderPieces(shade(text.value, parts)), "\n");
   const name = label.label.length > 60 ? `${label.label.slice(0, 59)}…` : label.label;
-  setWhy(words.length ? say("why", { label: name, words: words.join(", ") }) : say("why.none", { label: name }));
+  const why = words.length ? say("why", { label: name, words: words.join(", ") }) : say("why.none", { label: name });
+  setWhy(why, words);
   const strongest = backdrop.querySelector(".level3");
   if (scroll && strongest && !isVisible(strongest)) text.scrollTop = strongest.offsetTop - text.clientHeight / 3;
   backdrop.scrollTop = text.scrollTop;
@@ -96,10 +97,11 @@ const isVisible = (mark) =>
 
 export function clearHighlight() {
   backdrop.replaceChildren();
-  setWhy("");
+  setWhy("", []);
 }
 
 /** Name the words below the text; in a narrow window also below the labels, since the text is out of sight there. */
-function setWhy(content) {
-  byId("why").textContent = byId("why-narrow").textContent = content;
+function setWhy(content, words) {
+  byId("why").textContent = content;
+  byId("why-narrow").textContent = words.join(", ");
 }
