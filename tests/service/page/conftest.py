@@ -1,4 +1,4 @@
-"""The page in a real browser: the system's Chromium, driven by playwright. Without one of the two, the tests are skipped."""
+"""The page in a real browser: the system's Chromium, driven by playwright. Without it, the tests are skipped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 from service.page.fake_service import Service, run_service
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -32,7 +36,8 @@ def browser() -> Iterator[Any]:
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip("no Chromium is installed")
-    with sync_api.sync_playwright() as playwright:
+    expect.set_options(timeout=10_000)
+    with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield running
         running.close()

@@ -148,10 +148,7 @@ def predict_one(text: str, model: str, k: int, explain: bool) -> dict[str, Any]:
         labels[0] |= {"label": MARKUP, "path": [MARKUP]}
     words = re.findall(r"\w+", text)
     unknown = sum(len(word) > 9 for word in words)
-    found: dict[str, Any] = {"labels": labels, "unknown": {"n_words": len(words), "n_unknown": unknown}}
-    if unknown > len(words) / 2:
-        found["warning"] = "Most words of this text are not in the training data, so the labels may be wrong."
-    return found
+    return {"labels": labels, "unknown": {"n_words": len(words), "n_unknown": unknown}}
 
 
 def search_labels(model: str, query: str, by: str, limit: int) -> list[dict[str, Any]]:

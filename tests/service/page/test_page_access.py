@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
@@ -18,8 +19,7 @@ Tag = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    package = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
-    return (Path(package.__file__).parent / "axe.min.js").read_text()
+    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 
 def violations(page: Any, axe: str) -> list[str]:

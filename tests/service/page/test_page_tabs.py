@@ -111,3 +111,18 @@ def test_the_card_of_a_model(page: Any) -> None:
     page.get_by_text("The scores of this model are not calibrated.").wait_for()
     assert page.get_by_text("No figures are saved with this model.").is_visible()
     assert CARDS["margins"]["trained"] is None and page.get_by_text("not recorded").count() == 2
+
+
+def test_a_batch_keeps_the_columns_of_the_file_and_another_file_ends_it(page: Any, service: Service) -> None:
+    service.delay = 0.3
+    page.click("#tab-batch")
+    content = "".join(json.dumps({"text": f"harbour {i}", "labels": ["old"]}) + "\n" for i in range(300))
+    page.set_input_files("#batch-file", {"name": "many.jsonl", "mimeType": "", "buffer": content.encode()})
+    page.click("#batch-start")
+    page.get_by_text("100 of 300 texts").wait_for()
+    few = "".join(content.splitlines(keepends=True)[:2])
+    page.set_input_files("#batch-file", {"name": "few.jsonl", "mimeType": "", "buffer": few.encode()})
+    page.click("#batch-start")
+    page.get_by_text("All 2 texts are done.").wait_for()
+    line = json.loads(download(page, "#batch-jsonl").splitlines()[0])
+    assert line["labels"] == ["old"] and line["predicted_labels"][0].keys() == {"label", "id", "score"}

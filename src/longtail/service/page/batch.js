@@ -30,22 +30,25 @@ export function startBatch() {
 
 export function setBatchModel(chosen) {
   card = chosen;
-  running?.abort();
-  results = [];
-  status = () => "";
+  reset();
   byId("batch-threshold").value = card.score === "probability" ? 0 : "";
   byId("batch-threshold").disabled = card.score !== "probability";
   renderBatch();
+}
+
+function reset() {
+  running?.abort();
+  running = null;
+  results = [];
+  status = () => "";
 }
 
 async function open(file) {
   try {
     const content = await readFile(file);
     if (!content.rows) throw new Error(say("batch.table", { name: file.name }));
-    running?.abort();
+    reset();
     table = { name: file.name, ...content };
-    results = [];
-    status = () => "";
     setOptions(
       byId("batch-column"),
       table.columns.map((column) => [column, column]),
@@ -91,10 +94,11 @@ async function run() {
     }
     setStatus(() => say("batch.done", { n: results.length }));
   } catch (error) {
+    if (running !== current) return; // another file or model was chosen meanwhile
     showError(error);
     setStatus(() => say("batch.stopped", { done: results.length, total: texts.length }));
   }
-  if (running === current) running = null;
+  running = null;
   renderBatch();
 }
 
@@ -174,10 +178,12 @@ function toCsv() {
   return writeCsv([head, ...rows]);
 }
 
+/** Labels that the file has are kept. */
 function toJsonl() {
+  const key = table.columns.includes("labels") ? "predicted_labels" : "labels";
   const lines = results.map((labels, i) => ({
     ...table.rows[i],
-    labels: labels.map(({ label, id, score }) => ({ label, id, score: round(score) })),
+    [key]: labels.map(({ label, id, score }) => ({ label, id, score: round(score) })),
   }));
   return lines.map((line) => JSON.stringify(line) + "\n").join("");
 }

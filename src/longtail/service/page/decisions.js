@@ -4,6 +4,7 @@ export class Decisions {
   constructor() {
     this.states = new Map(); // name of a label -> "accepted", "rejected" or "added"
     this.added = new Map(); // name -> label that was added, the newest last
+    this.sent = ""; // the last feedback, which is not sent twice
     this.past = []; // for each step the states before it: pairs of name and state
   }
 

@@ -8,6 +8,7 @@ import { renderName } from "./ranking.js";
 import { formatDate, formatNumber, say } from "./texts.js";
 
 let details = null; // of the model that is shown
+let wanted = null; // card of the model to show
 
 /** Facts that fit in a line. */
 export function renderFacts(card) {
@@ -18,9 +19,12 @@ export function renderFacts(card) {
 }
 
 export async function showModel(card) {
+  wanted = card;
   if (details?.name !== card.name || details?.version !== card.version) {
     try {
-      details = await getModel(card.name);
+      const found = await getModel(card.name);
+      if (wanted !== card) return; // another model was chosen meanwhile
+      details = found;
     } catch (error) {
       showError(error);
       return;

@@ -26,6 +26,7 @@ export function startTag() {
   byId("accept-all").addEventListener("click", acceptAll);
   byId("copy").addEventListener("click", copy);
   byId("feedback").addEventListener("click", send);
+  byId("consent").addEventListener("change", () => renderTag(false));
 }
 
 /** Use another model: what was shown was said by the last one. @returns whether something was shown */
@@ -69,8 +70,7 @@ function showResult(text, { version, results: [{ labels, unknown, warning }] }) 
   const key = JSON.stringify([card.name, text]);
   if (!earlier.has(key)) earlier.set(key, new Decisions());
   decisions = earlier.get(key);
-  const unlike = unknown?.n_words > 0 && unknown.n_unknown / unknown.n_words >= UNKNOWN; // null if features are not words
-  result = { text, version, labels, warning: warning || (unlike ? say("warning.unlike") : "") };
+  result = { text, version, labels, unknown, warning };
   showUnknown(unknown);
   setRanking(labels, card.score);
   renderTag(true);
@@ -153,8 +153,9 @@ export function renderTag(fresh) {
   byId("labels-empty").textContent = say(
     card.reads === "vectors" ? "labels.vectors" : result ? "labels.none" : "labels.empty",
   );
-  byId("warning").hidden = !result?.warning;
-  byId("warning").replaceChildren(icon("warning"), result?.warning ?? "");
+  const warning = describeUnlike();
+  byId("warning").hidden = !warning;
+  byId("warning").replaceChildren(icon("warning"), warning);
   byId("accept-all-text").textContent = say("labels.accept", { n: open });
   byId("accept-all").disabled = !open;
   byId("add-label").disabled = byId("actions").hidden = !result;
@@ -165,7 +166,13 @@ export function renderTag(fresh) {
   );
   byId("undo").disabled = !decisions.past.length;
   byId("copy").disabled = !(counts.accepted + counts.added);
-  byId("feedback").disabled = !decided;
+  byId("feedback").disabled = !decided || decisions.sent === JSON.stringify(makeFeedback());
+}
+
+/** A warning if the text is unlike the training data, in the language of the page where that is possible. */
+function describeUnlike() {
+  const { n_words: words, n_unknown: unknown } = result?.unknown ?? {}; // null if the features of the model are not words
+  return unknown > UNKNOWN * words ? say("warning.unlike", { unknown, words }) : (result?.warning ?? "");
 }
 
 function renderCount(state, name, counts) {
@@ -192,16 +199,24 @@ async function copy() {
   }
 }
 
-/** Send the decisions; the text only if the user has agreed. */
-async function send() {
+/** The decisions; with the text only if the user has agreed. */
+function makeFeedback() {
   const consent = byId("consent").checked;
   const names = Object.fromEntries(["accepted", "rejected", "added"].map((state) => [state, decisions.names(state)]));
   const shown = result.labels.map((one) => one.label);
   const content = { model: card.name, version: result.version, consent, shown, ...names };
   if (consent) content.text = result.text;
+  return content;
+}
+
+async function send() {
+  const content = makeFeedback();
+  const current = decisions;
   try {
     await sendFeedback(content);
-    showStatus(say(consent ? "feedback.done" : "feedback.done.without"));
+    current.sent = JSON.stringify(content);
+    showStatus(say(content.consent ? "feedback.done" : "feedback.done.without"));
+    renderTag(false);
   } catch (error) {
     showError(error);
   }
