@@ -58,7 +58,7 @@ def service(one_service: Service) -> Service:
 
 def is_problem(message: Any) -> bool:
     """Whether a line of the console is a warning or an error. The browser also logs requests that the service refuses."""
-    refused = re.search(r"status of (401|422|429)", message.text)
+    refused = re.search(r"status of (400|401|422|429)", message.text)
     return message.type in ("error", "warning") and not refused
 
 

@@ -253,6 +253,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.fail(429, "Too Many Requests", "the queue is full", Retry_After="0")
         if any("FAIL" in text for text in body["texts"]):
             return self.fail(422, "Unprocessable", "the text cannot be read", "Send another text")
+        if "allow" in body and len(find_path(body["allow"][0])) == 1:
+            return self.fail(400, "Bad Request", "none of the labels that may be predicted is allowed")
         time.sleep(self.server.delay)
         model, k, explain = body.get("model", self.server.models[0]), body.get("k", 5), body.get("explain", False)
         results = [predict_one(text, model, k, explain) for text in body["texts"]]

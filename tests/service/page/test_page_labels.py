@@ -51,6 +51,20 @@ def test_a_synonym_is_named(page: Any, tag: Tag) -> None:
     assert option.locator(".synonym").text_content() == "also called “Vessels in marine biology”"
 
 
+def test_a_label_without_training_texts_can_be_added(page: Any, tag: Tag) -> None:
+    tag(page)
+    page.keyboard.press("/")
+    search(page, "medieval law")
+    with page.expect_response("**/predict") as answer:
+        page.keyboard.press("Enter")
+    assert answer.value.status == 400  # the model never predicts it
+    page.keyboard.press("Escape")
+    row = page.locator(".row.added")
+    assert row.get_attribute("data-label-name") == "Medieval law" and row.locator(".value").count() == 0
+    row.hover()
+    assert page.locator("#why").text_content() == "" and page.locator(".message").count() == 0
+
+
 def test_search_by_meaning(page: Any, tag: Tag) -> None:
     tag(page)
     page.keyboard.press("/")

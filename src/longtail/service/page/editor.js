@@ -81,7 +81,8 @@ export function renderEditor() {
 
 /** Mark the words that speak for a label, and name them. */
 export function highlight(label, scroll) {
-  const parts = label.parts ?? [];
+  const { parts } = label;
+  if (!parts) return clearHighlight(); // the model has not explained it
   const words = listWords(text.value, parts);
   backdrop.replaceChildren(...renderPieces(shade(text.value, parts)), "\n");
   const name = label.label.length > 60 ? `${label.label.slice(0, 59)}…` : label.label;

@@ -116,14 +116,14 @@ export async function pick(label) {
   if (!proposed) await explainAdded(label, decisions);
 }
 
-/** Ask the model for the score of a label that it has not proposed, and for the words that speak for it. */
+/** Ask for the score of a label that the model has not proposed, and for its words; 400 if the model knows only its name. */
 async function explainAdded(label, current) {
   try {
     const content = await predict({ texts: [result.text], model: card.name, k: 1, allow: [label.label], explain: true });
     current.added.set(label.label, { ...label, ...content.results[0].labels[0] });
     renderTag(false);
   } catch (error) {
-    showError(error);
+    if (error.status !== 400) showError(error);
   }
 }
 
