@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.holdout import take_samples
-from longtail.errors import SettingError
+from longtail.errors import BundleError, SettingError, suggest
 from longtail.features.analyser import Analyser
 from longtail.features.autoencoder import Autoencoder, compute_slopes_through_code, fit_linear_autoencoder
 from longtail.features.mlp import Doubles
@@ -21,10 +21,11 @@ from longtail.kernels import Floats, Ints, Longs
 from longtail.labelspace.names import NAMES, NameSamples, NameSettings
 from longtail.linear.feature_trial import choose_features
 from longtail.model import Model, PartWeights
+from longtail.named_texts import get_sentences, restore_names
 from longtail.nn.hybrid import Hybrid, HybridSettings
 from longtail.progress import SILENT, Progress
 from longtail.settings import MAX_SEED, Settings, setting, settings
-from longtail.state import State
+from longtail.state import State, get_entry
 
 _Features = TypeVar("_Features", bound=TextFeatures | Hybrid | Normaliser)
 _FEATURE_KINDS: dict[str, type[TextFeatures | Hybrid | Normaliser]] = {
@@ -209,15 +210,24 @@ class FeatureExtractor(FeatureSettings):
         code = self.autoencoder.state() if self.autoencoder else {}
         return {"features": self.features.state(), "autoencoder": code, "names": names}
 
-    def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
-        """Restore what ``about`` and ``state`` returned."""
-        self.set_params(**about["settings"])
-        self.decisions = tuple(about["decisions"])
-        self.features = self._make(_FEATURE_KINDS[about["kind"]], **about["fitted settings"])
+    def restore(self, about: dict[str, Any], state: dict[str, State], model: Model) -> Self:
+        """Restore what ``about`` and ``state`` returned, for a model that is restored already."""
+        self.set_params(**get_entry(about, "settings", dict)).check()
+        self.decisions, self.named = get_sentences(about), restore_names(state, model.n_labels)
+        kind = get_entry(about, "kind", str)
+        if kind not in _FEATURE_KINDS:
+            raise BundleError(f'there are no features of the kind "{kind}"', hint=suggest(kind, _FEATURE_KINDS))
+        self.features = self._make(_FEATURE_KINDS[kind], **get_entry(about, "fitted settings", dict))
+        self.features.check()
         self.features.restore(state.get("features", {}))
-        self.named = state.get("names", {}).get("labels", np.empty(0, np.int32))
+        n_features = None if isinstance(self.features, Normaliser) else self.features.n_features
         if about["autoencoder"]:
-            self.autoencoder = Autoencoder.from_state(about["autoencoder"], state["autoencoder"])
+            activations = get_entry(about, "autoencoder", dict)
+            self.autoencoder = Autoencoder.from_state(activations, state.get("autoencoder", {}), n_features)
+            n_features = self.autoencoder.encoder.output_dim(self.autoencoder.n_features)
+        if n_features not in (None, model.n_features):
+            found = f"the features have dimension {n_features:,}, the model was trained on {model.n_features:,}"
+            raise BundleError(found, hint="The model was changed or damaged: get it again")
         return self
 
     def _make(self, kind: type[_Features], **settings: Any) -> _Features:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import check_features, check_labels
+from longtail.csr import MAX_INT32, check_features, check_labels
 from longtail.data.holdout import draw_holdout, take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
@@ -22,8 +22,8 @@ from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
-from longtail.state import State
-from longtail.topk import HeldOut, TopK, find_above, make_indicator
+from longtail.state import MAX_COUNT, State, check_array, check_number, refuse
+from longtail.topk import NO_LABEL, HeldOut, TopK, find_above, make_indicator
 
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
@@ -68,6 +68,10 @@ class Model(Settings, ABC):
     def reads(self) -> str:
         """What ``fit`` and ``topk`` read: features, texts, or anything."""
         return self.input
+
+    def can_read(self, *, texts: bool) -> bool:
+        """Whether the fitted method reads texts, or else whether it reads feature vectors."""
+        return self.reads == "anything" or texts == (self.reads == "texts")
 
     @property
     @abstractmethod
@@ -264,7 +268,11 @@ class Model(Settings, ABC):
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise SettingError(f"k is {k!r}", hint="It must be a positive integer")
         n_allowed, allowed = self._check_allowed(allowed)
-        return self._topk(self._check_samples(X), min(int(k), n_allowed), allowed)
+        best = self._topk(self._check_samples(X), min(int(k), n_allowed), allowed)
+        if not (np.isfinite(best.scores) | (best.ids == NO_LABEL)).all():
+            hint = "The weights of the model, or values of the samples, are too large or no numbers. Train the model again"
+            raise LongtailError(f"{type(self).__name__} gives a label a score that is not finite", hint=hint)
+        return best
 
     def predict_sets(self, X: Input, threshold: float | None = None, *, allowed: Bools | None = None) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold (None: ``default_threshold``)."""
@@ -309,10 +317,22 @@ class Model(Settings, ABC):
 
     def restore(self, state: State) -> Self:
         """Restore what ``state`` returned."""
-        self.label_counts = state["label_counts"]
-        self.n_samples, self.n_features = (int(n) for n in state["sizes"])
+        self.check()
+        self.label_counts = check_array(state, "label_counts", "i4", (None,), minimum=0)
+        if not self.label_counts.any():
+            raise refuse(state, "label_counts", "has no label with samples", "At least one must have samples")
+        self.n_samples = check_number(state, "sizes", 1, MAX_COUNT)
+        self.n_features = check_number(state, "sizes", int(self.reads == "features"), MAX_INT32, at=1)
+        vars(self).pop("n_seen", None)
         self._restore(state)
         return self
+
+    def check_seen(self, state: State) -> Ints:
+        """Return the saved array ``seen``, which must be the ids of the labels that have training samples."""
+        seen = check_array(state, "seen", "i4", (self.n_seen,))
+        if not np.array_equal(seen, np.flatnonzero(self.label_counts)):
+            raise refuse(state, "seen", "does not agree with label_counts", "It must be the labels that have samples")
+        return seen
 
     @classmethod
     def upgrade(cls, about: dict[str, Any], state: dict[str, State]) -> tuple[dict[str, Any], dict[str, State]]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.errors import BundleError
 from longtail.kernels import Ints
 from longtail.labelspace.names import NAMES, NameSamples
 from longtail.linear.feature_trial import choose_names
 from longtail.model import Model
-from longtail.state import State
+from longtail.state import State, check_array, get_entry
 
 
 class NamedTexts:
@@ -44,6 +45,21 @@ class NamedTexts:
         """Return what was chosen, as plain arrays by part."""
         return {"names": {"labels": self.named} if len(self.named) else {}}
 
-    def restore(self, about: dict[str, Any], state: dict[str, State]) -> None:
-        """Restore what ``about`` and ``state`` returned."""
-        self.decisions, self.named = tuple(about["decisions"]), state.get("names", {}).get("labels", self.named)
+    def restore(self, about: dict[str, Any], state: dict[str, State], n_labels: int) -> None:
+        """Restore what ``about`` and ``state`` returned, for this number of labels."""
+        self.decisions, self.named = get_sentences(about), restore_names(state, n_labels)
+
+
+def get_sentences(about: dict[str, Any]) -> tuple[str, ...]:
+    """Return the saved sentences about what the training data decided."""
+    sentences = get_entry(about, "decisions", list)
+    if not all(isinstance(sentence, str) for sentence in sentences):
+        raise BundleError("the decisions of the description are not sentences", hint="They must be texts")
+    return tuple(sentences)
+
+
+def restore_names(state: dict[str, State], n_labels: int) -> Ints:
+    """Return the label of each name that is a training text, from a saved state."""
+    if not state.get("names"):
+        return np.empty(0, np.int32)
+    return check_array(state["names"], "labels", "i4", (None,), minimum=0, maximum=n_labels - 1)

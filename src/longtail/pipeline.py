@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import Labels
-from longtail.errors import DataError, SettingError
+from longtail.errors import BundleError, DataError, SettingError
 from longtail.extractor import (
     MACHINE_SETTINGS,
     TEXT_SETTINGS,
@@ -20,14 +20,15 @@ from longtail.extractor import (
     FeatureSettings,
     saved_settings,
 )
+from longtail.features.normaliser import Normaliser
 from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.names import NAMES, append_labels, collect_names
 from longtail.model import PartWeights, Valid, count_samples
-from longtail.named_texts import NamedTexts
+from longtail.named_texts import NamedTexts, get_sentences
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
 from longtail.spec import SHARED_SETTINGS, MethodSpec
-from longtail.state import State
+from longtail.state import State, get_entry
 from longtail.topk import NO_LABEL, TopK
 
 SAMPLES_PER_BATCH = 8192  # samples whose features are in memory at a time while predicting
@@ -221,14 +222,23 @@ class Pipeline:
 
     def restore(self, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
+        get_entry(about, "settings", dict)
         about, state = self.model.upgrade(about, state)
-        self.model.set_params(**about["settings"]).restore(state["model"])
-        self.model.decisions = tuple(about["decisions"])
+        self.model.set_params(**about["settings"]).restore(state.get("model", {}))
+        self.model.decisions = get_sentences(about)
+        if (self.extractor is not None) != (self.model.reads == "features"):
+            raise BundleError(f"{self.spec} reads something else with the saved settings", hint="Train the model again")
         if self.extractor is not None:
-            self.extractor.restore(about["features"], state)
-        elif about["features"] is not None:  # up to format 4, methods that read texts have none
-            self.named_texts.restore(about["features"], state)
+            self.extractor.restore(get_entry(about, "features", dict), state, self.model)
+        elif about.get("features") is not None:  # up to format 4, methods that read texts have none
+            self.named_texts.restore(get_entry(about, "features", dict), state, self.model.n_labels)
         return self
+
+    def can_read(self, *, texts: bool) -> bool:
+        """Whether what is fitted reads texts, or else whether it reads feature vectors."""
+        if self.extractor is not None:
+            return isinstance(self.extractor.features, Normaliser) != texts
+        return self.model.can_read(texts=texts)
 
     def _check_kind(self, inputs: Any, source: str) -> None:
         """Check that the method, and the settings that were asked for, fit the kind of inputs."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from longtail.linear.logistic import fit_logistic
-from longtail.state import State
+from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_number, extract_part, refuse
 from longtail.topk import NO_LABEL, TopK, find_hits
 
 Doubles = NDArray[np.float64]
@@ -58,6 +58,15 @@ class Curve:
         means = np.add.reduceat(values * n, starts) / sizes
         y = np.maximum.accumulate((found.x[starts] * sizes + hits.mean()) / (sizes + 1))
         return cls(means, np.clip(y, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
+
+    @classmethod
+    def from_state(cls, state: State) -> Curve:
+        """Restore a curve from the arrays ``x`` and ``y``."""
+        x = check_array(state, "x", "f8", (None,), finite=True)
+        y = check_array(state, "y", "f8", x.shape, minimum=_MIN_PROBABILITY, maximum=1 - _MIN_PROBABILITY)
+        if not len(x) or (np.diff(x) < 0).any() or (np.diff(y) < 0).any():
+            raise refuse(state, "x", "has no points of a growing curve", "There must be one, and neither x nor y may fall")
+        return cls(x, y)
 
     def __call__(self, x: NDArray[np.floating[Any]]) -> Doubles:
         """Evaluate the curve."""
@@ -96,8 +105,9 @@ class Calibration:
     @classmethod
     def from_state(cls, state: State) -> Calibration:
         """Restore what ``state`` returned."""
-        by_score, final = (Curve(state[f"{name}.x"], state[f"{name}.y"]) for name in ("by_score", "final"))
-        return cls(by_score, state["weights"], final, int(state["n_samples"][0]))
+        by_score, final = (Curve.from_state(extract_part(state, f"{name}.")) for name in ("by_score", "final"))
+        weights = check_array(state, "weights", "f8", (3,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
+        return cls(by_score, weights, final, check_number(state, "n_samples", 0, MAX_COUNT))
 
 
 def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> Calibration:

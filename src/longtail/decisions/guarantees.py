@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import SettingError
-from longtail.state import State
+from longtail.state import MAX_COUNT, State, check_array, refuse
 from longtail.topk import NO_LABEL, TopK, find_hits
 
 DELTA = 0.1  # probability that the precision of a chosen threshold is below the one that was asked for
@@ -56,7 +56,11 @@ class RiskCurve:
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what ``state`` returned."""
-        return cls(*state["sizes"].tolist(), *state["curve"])
+        sizes = check_array(state, "sizes", "i8", (2,), minimum=0, maximum=MAX_COUNT).tolist()
+        curve = check_array(state, "curve", "f8", (len(_COLUMNS), None), minimum=0, maximum=MAX_COUNT)
+        if not curve.size or (np.diff(curve[0]) <= 0).any() or curve[0, -1] > 1:
+            raise refuse(state, "curve", "has no ascending thresholds", "There must be one, and all must be at most 1")
+        return cls(*sizes, *curve)
 
 
 _COLUMNS = ("thresholds", "n_labels", "n_filled", "wrong", "missed")

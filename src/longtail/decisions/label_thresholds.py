@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Ints
-from longtail.state import State
+from longtail.state import State, check_array, refuse
 from longtail.topk import NO_LABEL, TopK, find_hits
 
 # The lowest threshold is a floor: the best F1 of a label that cannot be predicted is near 0, and so is the best threshold,
@@ -43,7 +43,11 @@ class LabelThresholds:
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what ``state`` returned."""
-        return cls(state["bands"], state["label_ids"], state["values"])
+        bands = check_array(state, "bands", "f8", (None,), minimum=0, maximum=1)
+        if not len(bands):
+            raise refuse(state, "bands", "is empty", "There must be a threshold")
+        ids = check_array(state, "label_ids", "i4", (None,), minimum=0, ascending=True)
+        return cls(bands, ids, check_array(state, "values", "f8", ids.shape, minimum=0, maximum=1))
 
 
 def assign_bands(label_counts: NDArray[np.integer[Any]]) -> Ints:

@@ -12,7 +12,7 @@ from longtail.errors import BundleError, MissingExtra, SettingError
 from longtail.features.compounds import CompoundSplitter
 from longtail.features.language import get_language
 from longtail.features.rewriting import Term
-from longtail.state import State, extract_part
+from longtail.state import State, extract_part, get_text
 
 VOIKKO = "fi-voikko"
 _N_PROBES = 1000  # words whose terms are saved, to notice another version of the stemmer
@@ -78,7 +78,7 @@ class Analyser:
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what ``state`` returned. An error if the terms of words are not the same as before."""
-        language, probes, expected = (bytes(state[name]).decode() for name in ("language", "probes", "probe_terms"))
+        language, probes, expected = (get_text(state, name) for name in ("language", "probes", "probe_terms"))
         analyser = cls(language)
         analyser._probes = probes.splitlines()
         if analyser._splitter:

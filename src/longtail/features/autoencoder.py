@@ -13,9 +13,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import check_features
-from longtail.errors import DataError, SettingError
+from longtail.errors import BundleError, DataError, SettingError
 from longtail.features.mlp import ACTIVATIONS, Doubles, Mlp
 from longtail.kernels import Floats
+from longtail.state import State, get_entry
 
 _VALUES_PER_BLOCK = 2**22  # values of the reconstruction in memory at a time
 _SAMPLES_PER_BLOCK = 4096
@@ -99,9 +100,16 @@ class Autoencoder:
         return {**self.encoder.state("encoder"), **self.decoder.state("decoder")}
 
     @classmethod
-    def from_state(cls, activations: dict[str, Any], state: dict[str, NDArray[Any]]) -> Autoencoder:
-        """The inverse of ``get_activations`` and ``state``."""
-        return cls(*(Mlp.from_state(state, name, activations[name]) for name in ("encoder", "decoder")))
+    def from_state(cls, activations: dict[str, Any], state: State, n_features: int | None = None) -> Autoencoder:
+        """The inverse of ``get_activations`` and ``state``, for samples with this number of features (None: any)."""
+        for name in ("encoder", "decoder"):
+            names = get_entry(activations, name, list)
+            if not names or not all(isinstance(each, str) and each in ACTIVATIONS for each in names):
+                found = f"the activations of the {name} are {names}"
+                raise BundleError(found, hint=f"They must be some of: {', '.join(ACTIVATIONS)}")
+        encoder = Mlp.from_state(state, "encoder", activations["encoder"], n_features)
+        n_in, n_code = encoder.weights[0].shape[0], encoder.weights[-1].shape[1]
+        return cls(encoder, Mlp.from_state(state, "decoder", activations["decoder"], n_code, n_in))
 
     def _check(self, X: sp.csr_array) -> sp.csr_array:
         X = check_features(X)

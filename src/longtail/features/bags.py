@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.errors import BundleError
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats
 
@@ -41,6 +42,9 @@ def weigh_tokens(rows: TokenRows, n_tokens: int, idf: Floats | None) -> sp.csr_a
 
 def _count_tokens(rows: TokenRows, n_tokens: int) -> sp.csr_array:
     """How often each token occurs in each text [n, n_tokens]."""
+    if len(rows.ids) and rows.ids.max() >= n_tokens:  # a tokenizer of another model
+        found = f"the tokenizer gives the token {rows.ids.max()}, the encoder knows {n_tokens} tokens"
+        raise BundleError(found, hint="Train the model again")
     ones = np.ones(len(rows.ids), np.float32)
     out = sp.csr_array((ones, np.array(rows.ids), rows.indptr.astype(np.int32)), shape=(len(rows), n_tokens))
     out.sum_duplicates()

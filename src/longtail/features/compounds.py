@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from longtail.state import State
+from longtail.state import State, check_array, get_text
 
 Span = tuple[int, int]
 
@@ -83,8 +83,8 @@ class CompoundSplitter:
 
     def restore(self, state: State) -> Self:
         """Restore what ``state`` returned."""
-        stems = bytes(state["stems"]).decode().splitlines()
-        self._counts = dict(zip(stems, state["counts"].tolist(), strict=True))
+        stems = get_text(state, "stems").splitlines()
+        self._counts = dict(zip(stems, check_array(state, "counts", "i4", (len(stems),), minimum=1).tolist(), strict=True))
         return self._index()
 
     def _index(self) -> Self:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats
+from longtail.state import State, check_array
 
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "none": lambda Z: Z,
@@ -80,11 +81,24 @@ class Mlp:
         return {**weights, **{f"{name}.b{i}": b for i, b in enumerate(self.biases)}}
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]], name: str, activations: Sequence[str]) -> Mlp:
-        """The inverse of ``state``."""
-        n = len(activations)
-        weights = [state[f"{name}.W{i}"].astype(np.float32) for i in range(n)]
-        return cls(weights, [np.asarray(state[f"{name}.b{i}"]) for i in range(n)], list(activations))
+    def from_state(
+        cls, state: State, name: str, activations: Sequence[str], n_in: int | None, n_out: int | None = None
+    ) -> Mlp:
+        """The inverse of ``state``.
+
+        :param n_in: Dimension of the input. None: any.
+        :param n_out: Dimension of the output. None: any.
+        """
+        weights, biases, last = [], [], len(activations) - 1
+        for i in range(len(activations)):
+            weights.append(check_array(state, f"{name}.W{i}", "f2", (n_in, n_out if i == last else None)))
+            n_in = weights[-1].shape[1]
+            biases.append(check_array(state, f"{name}.b{i}", "f4", (n_in,)))
+        return cls([W.astype(np.float32) for W in weights], biases, list(activations))
+
+    def output_dim(self, n_in: int) -> int:
+        """Dimension of the output; that of the input if there are no layers."""
+        return int(self.weights[-1].shape[1]) if self.weights else n_in
 
 
 def compute_secant_slope(f: Callable[[Any], Any], start: Any, end: Any) -> Any:

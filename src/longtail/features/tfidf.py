@@ -21,10 +21,13 @@ from longtail.features.words import align_text, normalise_text
 from longtail.kernels import Bytes, Floats, Ints, Longs, map_parallel
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
+from longtail.state import MAX_COUNT, State, check_array, check_number, refuse
 
 _TEXTS_PER_CHUNK = 2048  # texts that one call of a kernel handles
 _CHARS_PER_CHUNK = 1 << 20  # their total length, as kernels allocate memory by length
 _MIN_TABLE_SLOTS = 1 << 16
+_MAX_NGRAMS = 32  # kernels allocate memory for each word and each length
+_MIN_LENGTH = 1e-6  # of the mean number of words of a text
 _DEFAULT_NGRAMS, _DEFAULT_MIN_DF = 1, 2  # if there are no labels by which the training data could decide
 
 
@@ -36,6 +39,7 @@ class TfidfSettings(Settings):
         "Longest n-gram: terms are runs of 1 to this many words. None: chosen by the training data, 1 or 2.",
         default=None,
         positive=True,
+        maximum=_MAX_NGRAMS,
         search=(1, 2),
     )
     ngram_weight: float = setting(
@@ -110,7 +114,7 @@ class Tfidf(TfidfSettings):
 
     def get_term(self, feature: int) -> str:
         """The term of a column. Control characters before it count the fields before that of the term."""
-        return bytes(self.terms[self.offsets[feature] : self.offsets[feature + 1]]).decode()
+        return bytes(self.terms[self.offsets[feature] : self.offsets[feature + 1]]).decode("utf-8", "replace")
 
     def fit(self, texts: Sequence[str], progress: Progress = SILENT) -> Tfidf:
         """Learn the vocabulary and the weights of its terms."""
@@ -185,10 +189,17 @@ class Tfidf(TfidfSettings):
         mean_length = np.array([self.mean_length], np.float64)
         return {"terms": self.terms, "offsets": self.offsets, "idf": self.idf, "mean_length": mean_length}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> Tfidf:
+    def restore(self, state: State) -> Tfidf:
         """Restore what ``state`` returned."""
-        self.terms, self.offsets, self.idf = state["terms"], state["offsets"], state["idf"]
-        self.mean_length = float(state["mean_length"][0])
+        self.terms, self.idf = (
+            check_array(state, "terms", "u1", (None,)),
+            check_array(state, "idf", "f4", (None,), finite=True),
+        )
+        offsets = (len(self.idf) + 1,)
+        self.offsets = check_array(state, "offsets", "i8", offsets, grows_to=len(self.terms), ascending=True)
+        if not len(self.idf):
+            raise refuse(state, "idf", "is empty", "There must be a term")
+        self.mean_length = float(check_number(state, "mean_length", _MIN_LENGTH, MAX_COUNT))
         self._index()
         return self
 

@@ -24,6 +24,7 @@ from longtail.features.token_rows import TokenRows, join_rows, read_cached, writ
 from longtail.kernels import Ints, Longs
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
+from longtail.state import State, get_text, refuse
 
 # Names that cannot occur in a text, because spaces are replaced by another character before a text is split.
 PAD, UNKNOWN, SEP, CLS = SPECIAL_PIECES = ("pad piece", "unknown piece", "sep piece", "cls piece")
@@ -130,9 +131,15 @@ class Tokens(TokensSettings):
         """The tokenizer as bytes."""
         return {"tokenizer": np.frombuffer(self.tokenizer.to_str().encode(), np.uint8)}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> Tokens:
+    def restore(self, state: State) -> Tokens:
         """Restore what ``state`` returned."""
-        self._set(_import_tokenizers().Tokenizer.from_str(state["tokenizer"].tobytes().decode()))
+        text, tokenizers = get_text(state, "tokenizer"), _import_tokenizers()
+        try:
+            self._set(tokenizers.Tokenizer.from_str(text))
+        except Exception as error:  # the library raises nothing more special
+            raise refuse(
+                state, "tokenizer", f"is no tokenizer ({error})", "It must be one of the tokenizers library"
+            ) from error
         return self
 
     def _set(self, tokenizer: Any) -> None:
@@ -183,7 +190,7 @@ def _load_tokenizer(name: str) -> Any:
     try:  # older models have another format, which transformers converts
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False).backend_tokenizer
     except ImportError as error:
         raise MissingExtra("transformers", "nn", f'The tokenizer of "{name}"') from error
     except (OSError, ValueError, AttributeError) as error:

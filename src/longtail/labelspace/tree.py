@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from longtail.errors import DataError
 from longtail.kernels import Bools, Ints, kernel
+from longtail.state import State, check_array, refuse
 
 INNER_NODE = -1  # label of an inner node
 CLOSED_NODE = -2  # in place of the label: a search does not visit the node, as no label at or below it is allowed
@@ -40,7 +41,7 @@ class LabelTree:
         object.__setattr__(self, "n_children", np.asarray(self.n_children, np.int32))
         object.__setattr__(self, "label", np.asarray(self.label, np.int32))
         leaves = self.label[self.n_children == 0]
-        if len(self.label) != len(self.n_children) or self.n_children.sum() != len(self.label) - 1:
+        if not _is_tree(self.n_children, self.label):
             raise DataError("the arrays do not describe a tree", hint="Build it with build_tree()")
         if (
             (leaves < 0).any()
@@ -48,6 +49,18 @@ class LabelTree:
             or len(np.unique(leaves)) != len(leaves)
         ):
             raise DataError("the leaves of a label tree are not distinct labels", hint="Give every leaf its own label")
+
+    @classmethod
+    def from_state(cls, state: State, n_labels: int) -> LabelTree:
+        """Restore a tree from the arrays ``n_children`` and ``label``.
+
+        :param n_labels: Number of labels; not all of them need be in the tree.
+        """
+        label = check_array(state, "label", "i4", (None,), minimum=INNER_NODE, maximum=n_labels - 1)
+        n_children = check_array(state, "n_children", "i4", label.shape, minimum=0)
+        if not _is_tree(n_children, label):
+            raise refuse(state, "n_children", "does not describe a tree", "Each node but the root must have one parent")
+        return cls(n_children, label)
 
     @property
     def n_nodes(self) -> int:
@@ -258,6 +271,14 @@ def collapse_chains(tree: LabelTree) -> LabelTree:
     above = np.searchsorted(place[kept], place[tree.parent[place[kept]]])
     above[0] = -1
     return build_tree(above, tree.label[kept])
+
+
+def _is_tree(n_children: Ints, label: Ints) -> bool:
+    """Whether every node but the root has one parent, and the children of a node come after it: there are no cycles."""
+    if len(label) != len(n_children) or not len(label) or (n_children < 0).any():
+        return False
+    ends = 1 + np.cumsum(n_children, dtype=np.int64)  # [n_nodes] the node after the last child of each
+    return bool(ends[-1] == len(label) and (ends[:-1] > np.arange(1, len(label))).all())
 
 
 @kernel

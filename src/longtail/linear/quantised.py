@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, fast_kernel, map_parallel
+from longtail.state import State, check_array
 
 ROWS_PER_BLOCK = 512  # rows quantised, or samples multiplied, at a time
 _MAX_CODE = np.float32(127)
@@ -58,9 +58,15 @@ class QuantisedTable:
         out: Floats = self.values[rows] * self.scale[rows, None]
         return out
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays to save; ``QuantisedTable(**state)`` restores the table."""
+    def state(self) -> State:
+        """The arrays to save."""
         return {"values": self.values, "scale": self.scale}
+
+    @classmethod
+    def from_state(cls, state: State, n_rows: int | None, width: int | None = None) -> QuantisedTable:
+        """The inverse of ``state``, for this number of rows and columns (None: any)."""
+        values = check_array(state, "values", "i1", (n_rows, width))
+        return cls(values, check_array(state, "scale", "f4", (len(values),), finite=True))
 
 
 @fast_kernel

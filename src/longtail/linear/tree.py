@@ -20,6 +20,7 @@ from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights, choose_int_type
 from longtail.progress import Stage
+from longtail.state import State, check_array, check_lengths
 
 _HASH_FACTOR = np.uint32(2654435769)
 LINKS = {"squared_hinge": 0, "logistic": 1}  # which link function turns margins into probabilities, by loss
@@ -98,15 +99,18 @@ class TreeWeights:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> TreeWeights:
-        """The inverse of ``state``."""
+    def from_state(cls, state: State, tree: LabelTree, n_features: int) -> TreeWeights:
+        """The inverse of ``state``, for a tree over samples with this number of features."""
+        features = check_array(state, "features", "i4", (None,), minimum=0, maximum=n_features - 1)
+        last_child = int(tree.n_children.max()) - 1
+        children = check_array(state, "children", "u1 u2 i4", (None,), minimum=0, maximum=last_child)
         return cls(
-            make_offsets(state["node_rows"]),
-            state["features"],
-            make_offsets(state["row_lengths"]),
-            state["children"],
-            state["values"].astype(np.float32),
-            state["bias"],
+            make_offsets(check_lengths(state, "node_rows", "i4", tree.n_nodes, len(features))),
+            features,
+            make_offsets(check_lengths(state, "row_lengths", "u1 u2 i4", len(features), len(children))),
+            children,
+            check_array(state, "values", "f2", children.shape).astype(np.float32),
+            check_array(state, "bias", "f4", (tree.n_nodes,)),
         )
 
 
@@ -144,9 +148,10 @@ class LinearTree:
         return {"n_children": self.tree.n_children, "label": self.tree.label, **self.weights.state()}
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> LinearTree:
-        """The inverse of ``state``."""
-        return cls(LabelTree(state["n_children"], state["label"]), TreeWeights.from_state(state))
+    def from_state(cls, state: State, n_labels: int, n_features: int) -> LinearTree:
+        """The inverse of ``state``, for this number of labels and of features of the samples."""
+        tree = LabelTree.from_state(state, n_labels)
+        return cls(tree, TreeWeights.from_state(state, tree, n_features))
 
     def slopes(self, x: sp.csr_array, label: int, loss: str, origin: Doubles | None = None) -> tuple[Doubles, float, float]:
         """The slope of log P(label) for each feature of one sample (integrated gradients, Sundararajan et al. 2017).

@@ -20,7 +20,8 @@ from longtail.kernels import Longs
 from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.subset import draw_label_clusters
 from longtail.metrics.ranking import score_samples
-from longtail.state import State
+from longtail.settings import MAX_NUMBER
+from longtail.state import State, check_number
 from longtail.topk import TopK
 
 MIN_SAMPLES = 200  # labelled samples; with fewer, chance decides and no trial is made
@@ -162,7 +163,7 @@ def pack_C(C: float | None) -> State:
 
 def unpack_C(state: State) -> float | None:
     """Return the C that ``pack_C`` saved; None if the model is from a version of longtail that did not save it."""
-    return float(state["C"][0]) if "C" in state else None
+    return float(check_number(state, "C", 0, MAX_NUMBER)) if "C" in state else None
 
 
 def climb(score: Callable[[float], float], values: Sequence[float], start: float) -> tuple[float, dict[float, float]]:

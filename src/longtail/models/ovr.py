@@ -22,7 +22,7 @@ from longtail.model import Model, Valid
 from longtail.progress import Progress
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.settings import settings
-from longtail.state import State
+from longtail.state import State, check_array
 from longtail.topk import HeldOut, TopK
 
 
@@ -154,9 +154,11 @@ class OneVsRest(OneVsRestSettings, Model):
         return weights | pack_C(self.chosen_C)
 
     def _restore(self, state: State) -> None:
-        arrays = (state["data"], state["indices"], state["indptr"])
-        self.W = sp.csr_array(arrays, shape=(self.n_features, len(state["bias"])))
-        self.bias, self.chosen_C = state["bias"], unpack_C(state)
+        indices = check_array(state, "indices", "i4 i8", (None,), minimum=0, maximum=self.n_labels - 1)
+        indptr = check_array(state, "indptr", "i4 i8", (self.n_features + 1,), grows_to=len(indices))
+        arrays = (check_array(state, "data", "f4", indices.shape), indices, indptr)
+        self.W = sp.csr_array(arrays, shape=(self.n_features, self.n_labels))
+        self.bias, self.chosen_C = check_array(state, "bias", "f4", (self.n_labels,)), unpack_C(state)
 
 
 def select_topk(X: sp.csr_array, W: sp.csr_array, bias: Floats, k: int, threads: int | None) -> TopK:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from longtail.errors import SettingError
+from longtail.errors import LongtailError, SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS, find_pretrained_folder
+from longtail.features.token_rows import TokenRows
 from longtail.linear.quantised import QuantisedTable
-from longtail.nn.encoders import BagEncoder, RecurrentEncoder, TextEncoder, TransformerEncoder, count_heads
-from longtail.nn.hugging_face import load_hugging_face, make_hugging_face
-from longtail.state import State, extract_part
+from longtail.nn.encoders import BagEncoder, RecurrentEncoder, TextEncoder, TransformerEncoder, count_heads, encode_texts
+from longtail.nn.hugging_face import check_config, load_hugging_face, make_hugging_face
+from longtail.state import State, extract_part, get_json, refuse
 
 
 def make_encoder(
@@ -75,25 +79,51 @@ def encoder_to_arrays(encoder: TextEncoder) -> State:
     return {"spec": np.frombuffer(json.dumps(encoder.spec).encode(), np.uint8), **weights}
 
 
-def encoder_from_arrays(state: State) -> TextEncoder:
-    """Build the encoder that ``encoder_to_arrays`` saved."""
-    spec = json.loads(state["spec"].tobytes())
+def encoder_from_arrays(state: State, width: int | None = None) -> TextEncoder:
+    """Build the encoder that ``encoder_to_arrays`` saved, in single or half precision.
+
+    The description of an encoder may ask for anything. So it is first built without memory (on torch's device "meta"), and
+    its weights must have the shapes of the saved arrays; then it must encode two short texts.
+
+    :param width: The dimension that its vectors must have. None: any.
+    """
+    spec, weights = get_json(state, "spec", dict), extract_part(state, "weights.")
+    check_config(spec, max_layers=len(weights))
+    try:
+        with torch.device("meta"):
+            shapes = {name: tuple(value.shape) for name, value in _build_from_spec(spec).state_dict().items()}
+        found = {name: array.shape for name, array in weights.items()}
+        if shapes != found:
+            names = sorted({name for name, _ in shapes.items() ^ found.items()})
+            raise ValueError(f"the shapes of {', '.join(names[:3])} do not fit its description")
+        encoder = _build_from_spec(spec)
+        encoder.load_state_dict({name: _to_tensor(array) for name, array in weights.items()})
+        encode_texts(encoder.eval(), TokenRows(np.zeros(3, np.int32), np.array([0, 2, 3])))
+    except (LongtailError, MemoryError):
+        raise
+    except Exception as error:  # of torch and transformers, which raise anything for settings that do not go together
+        raise refuse(state, "spec", f"describes no encoder ({error})", "It must be one that longtail has saved") from error
+    if width not in (None, encoder.width):
+        raise refuse(state, "spec", f"has the width {encoder.width}", f"It must be {width}")
+    return encoder
+
+
+def _build_from_spec(spec: dict[str, Any]) -> TextEncoder:
     if spec["kind"] == "hugging-face":
-        encoder: TextEncoder = make_hugging_face(spec["config"])
-    else:
-        sizes = spec["width"], spec.get("layers", 1), spec.get("token_width")
-        encoder = make_untrained(spec["kind"], spec["n_tokens"], *sizes)
-    weights = {n.removeprefix("weights."): torch.tensor(a) for n, a in state.items() if n.startswith("weights.")}
-    encoder.load_state_dict(weights)
-    return encoder.eval()
+        return make_hugging_face(spec["config"])
+    sizes = spec["width"], spec.get("layers", 1), spec.get("token_width")
+    return make_untrained(spec["kind"], spec["n_tokens"], *sizes)
+
+
+def _to_tensor(array: NDArray[Any]) -> Tensor:
+    return torch.tensor(array.astype(np.float32) if array.dtype == np.float16 else array)
 
 
 def restore_encoder(arrays: State) -> TextEncoder:
     """Build the encoder of a fitted model: a bag from ``bag.`` in 8 bits, others from ``encoder.``."""
     if "bag.values" in arrays:
         return restore_bag(QuantisedTable(arrays["bag.values"], arrays["bag.scale"]))
-    saved = extract_part(arrays, "encoder.")
-    return encoder_from_arrays({n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in saved.items()})
+    return encoder_from_arrays(extract_part(arrays, "encoder."))
 
 
 def restore_bag(table: QuantisedTable) -> BagEncoder:

@@ -17,7 +17,7 @@ from longtail.kernels import Floats, Ints, Longs
 from longtail.nn.saved_encoder import SavedEncoder
 from longtail.progress import SILENT, Progress
 from longtail.settings import setting, settings
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part
 
 _TEXTS_PER_CHUNK = 1024  # encoded between two updates of the progress bar
 
@@ -70,7 +70,7 @@ class Hybrid(HybridSettings):
         X = self.words.fit_transform(texts, progress)
         self.tokens.fit(texts, progress)
         arrays = encoder_to_arrays(load_pretrained(encoder))
-        self.encoder = SavedEncoder({name: _to_half(array) for name, array in arrays.items()})
+        self.encoder = SavedEncoder({name: _to_half(array) for name, array in arrays.items()}, None)
         V = self._encode(texts, progress)
         self.centre = V.mean(0)
         return self._join(X, V)
@@ -94,7 +94,8 @@ class Hybrid(HybridSettings):
         self._make_parts()
         self.words.restore(extract_part(state, "words."))
         self.tokens.restore(extract_part(state, "tokens."))
-        self.encoder, self.centre = SavedEncoder(extract_part(state, "encoder.")), state["centre"]
+        self.centre = check_array(state, "centre", "f4", (None,), finite=True)
+        self.encoder = SavedEncoder(extract_part(state, "encoder."), len(self.centre))
         return self
 
     def _encode(self, texts: Sequence[str], progress: Progress = SILENT) -> Floats:

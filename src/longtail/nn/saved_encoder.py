@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class SavedEncoder:
     """An encoder from the arrays of ``nn.encoder_factory.encoder_to_arrays``, in single or half precision."""
 
-    def __init__(self, arrays: State) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: State, width: int | None) -> None:
+        """Store the arrays; width: the dimension of the vectors that the next layer reads. None: any."""
+        self.arrays, self.width = arrays, width
         self._encoder: TextEncoder | None = None
 
     def encode(self, rows: TokenRows, device: str, threads: int | None) -> Floats:
@@ -55,8 +56,7 @@ class SavedEncoder:
         except ImportError as error:
             raise MissingExtra("torch", "nn", "Reading texts with a neural encoder") from error
         if self._encoder is None:
-            full = {name: a.astype(np.float32) if a.dtype == np.float16 else a for name, a in self.arrays.items()}
-            self._encoder = encoder_from_arrays(full).to(find_device(device))
+            self._encoder = encoder_from_arrays(self.arrays, self.width).to(find_device(device))
         return self._encoder
 
 

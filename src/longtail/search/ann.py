@@ -47,6 +47,7 @@ from longtail.search.sign_codes import (
     scan_codes,
 )
 from longtail.search.topk_kernels import NO_SCORE, insert_topk, make_empty_topk
+from longtail.state import MAX_WEIGHT, State, check_array, check_number, get_array
 from longtail.topk import NO_LABEL, TopK
 
 _CELLS_PER_ROOT = 2.0  # the number of cells is this times √n_labels
@@ -162,10 +163,23 @@ class CellIndex:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> CellIndex:
+    def from_state(cls, state: State) -> CellIndex:
         """The inverse of ``state``."""
-        arrays = {name: array for name, array in state.items() if name not in ("vectors", "reach")}
-        return cls(V=state["vectors"], reach=float(state["reach"][0]), **arrays)
+        V, centres = check_array(state, "vectors", "f4", (None, None)), get_array(state, "centres")
+        (n, d), n_cells = V.shape, len(centres)
+        n_words = -(-d // BITS_PER_WORD)
+        return cls(
+            V=V,
+            mean=check_array(state, "mean", "f4", (d,), finite=True),
+            rotation=check_array(state, "rotation", "f4", (d, d), finite=True),
+            centres=check_array(state, "centres", "f4", (n_cells, d), finite=True),
+            spread=check_array(state, "spread", "f4", (n_cells,), finite=True),
+            cell_start=check_array(state, "cell_start", "i8", (n_cells + 1,), grows_to=n),
+            ids=check_array(state, "ids", "i4", (n,), minimum=0, maximum=n - 1, distinct=True),
+            factor=check_array(state, "factor", "f4", (n,), finite=True),
+            signs=check_array(state, "signs", "u8", (n * n_words,)),
+            reach=float(check_number(state, "reach", -MAX_WEIGHT, MAX_WEIGHT)),
+        )
 
 
 def _encode(V: Floats, ids: Ints, cell_start: Longs, centres: Floats, rotation: Floats) -> tuple[Floats, SignWords, Floats]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel, map_parallel
 from longtail.search.topk_kernels import insert_topk, make_empty_topk
+from longtail.state import State, check_array
 from longtail.topk import NO_LABEL, TopK
 
 _MAX_SINGLE_QUERIES = 4  # up to this many, one query after the other is faster than a matrix multiplication
@@ -78,9 +79,9 @@ class ExactIndex:
         return {"vectors": self.V}
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> ExactIndex:
+    def from_state(cls, state: State) -> ExactIndex:
         """The inverse of ``state``."""
-        return cls.build(state["vectors"])
+        return cls.build(check_array(state, "vectors", "f4", (None, None)))
 
 
 def search_blockwise(V: Floats, Q: Floats, k: int, threads: int | None = None, candidates: Longs | None = None) -> TopK:

@@ -12,6 +12,7 @@ from longtail.errors import DataError, SettingError
 from longtail.kernels import Bools, Floats, kernel
 from longtail.search.ann import CellIndex
 from longtail.search.exact import ExactIndex
+from longtail.state import SavedPart, State, check_array
 from longtail.topk import TopK
 
 _MAX_EXACT_LABELS = 20_000  # up to here, exact search is about as fast as approximate search
@@ -87,10 +88,12 @@ class LabelIndex:
         return self.search.state()
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> LabelIndex:
-        """The inverse of ``state``."""
+    def from_state(cls, state: State, n_labels: int | None = None, dimension: int | None = None) -> LabelIndex:
+        """The inverse of ``state``, for this number of label vectors of this dimension. They may be in half precision."""
+        vectors = check_array(state, "vectors", "f2 f4", (n_labels, dimension))
         kind = CellIndex if "centres" in state else ExactIndex
-        return cls(kind.from_state(state))
+        checked = SavedPart({**state, "vectors": check_vectors(vectors, "label vectors")}, getattr(state, "path", ""))
+        return cls(kind.from_state(checked))
 
 
 def check_vectors(V: ArrayLike, name: str, dimension: int | None = None) -> Floats:

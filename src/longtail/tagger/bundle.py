@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +23,12 @@ from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic
 from longtail.state import State
+from longtail.tagger.bundle_files import COPY_AGAIN, check_files, map_arrays, open_checked, read_labels, read_manifest
 
 FORMAT = 5  # the format that is written
 _READABLE = (3, 4, FORMAT)  # format 3 has no calibration and no history of the labels; up to 4, secseq has its own features
 MANIFEST = "manifest.json"
 _DATA_FILE = re.compile(r"(\.?)[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)(\.\d+\.part)?|\.manifest\.json\.\d+\.part")
-_DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U16": "u2", "U64": "u8"}
-_COPY_AGAIN = "Copy the bundle again, or train the model again"
 
 
 @dataclass(frozen=True)
@@ -149,44 +147,39 @@ def load_bundle(folder: str | Path, checked: Collection[str] | None = None) -> B
     arrays: dict[str, State] = {}
     labels = Labels(())
     for name, entry in manifest.pop("files").items():
-        if not _DATA_FILE.fullmatch(str(entry["file"])):  # a manifest must not refer to files outside of its folder
-            found = f"the manifest names a file that is not part of a bundle: {entry['file']}"
-            raise BundleError(found, where=str(folder), hint=_COPY_AGAIN)
-        path = folder / str(entry["file"])
-        stem, ending = name.split(".")
-        if checked is None or stem in checked:
-            _check_hash(path, entry)
-        if ending == "safetensors":
-            arrays[stem] = _map_arrays(path)
-        else:
-            labels = _read_labels(path)
+        part, ending = name.split(".")
+        where = str(folder / entry["file"])
+        with open_checked(folder, entry, hashed=checked is None or part in checked) as stream:
+            if ending == "safetensors":
+                arrays[part] = map_arrays(stream, part, where)
+            else:
+                labels = read_labels(stream, where)
     return Bundle(manifest, arrays, labels)
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:
     """Read the description of a bundle, and check that this version of longtail can load it."""
-    path = folder / MANIFEST
-    try:
-        content = path.read_bytes()
-        manifest: dict[str, Any] = json.loads(content)
-    except FileNotFoundError as error:
-        found = "there is no model here" if folder.is_dir() else "there is no such folder"
-        raise BundleError(found, where=str(folder), hint="Give the folder that `longtail train --out` wrote") from error
-    except NotADirectoryError as error:
-        raise BundleError("this is a file, but a model is a folder", where=str(folder), hint="Give the folder") from error
-    except ValueError as error:
-        raise BundleError(f"the manifest is damaged ({error})", where=str(path), hint=_COPY_AGAIN) from error
-    version = manifest.get("format") if isinstance(manifest, dict) else None
-    if isinstance(version, int) and version > FORMAT:
+    content, manifest = read_manifest(folder, MANIFEST)
+    path, version = folder / MANIFEST, manifest.get("format")
+    if type(version) is int and version > FORMAT:
         found = f"the bundle has format {version}, this longtail reads format {FORMAT}"
         raise BundleError(found, where=str(path), hint="Upgrade longtail: pip install --upgrade longtail")
-    unsigned = {name: value for name, value in manifest.items() if name != "sha256"} if version else {}
-    if content != sign_manifest(unsigned):
-        raise BundleError("the manifest is damaged: its SHA-256 is wrong", where=str(path), hint=_COPY_AGAIN)
-    if version not in _READABLE:
+    unsigned = {name: value for name, value in manifest.items() if name != "sha256"}
+    if not _is_signed(content, unsigned):
+        raise BundleError("the manifest is damaged: its SHA-256 is wrong", where=str(path), hint=COPY_AGAIN)
+    if type(version) is not int or version not in _READABLE:  # True and 3.0 are equal to a format, but none
         found = f"the bundle has format {version} (longtail {manifest.get('longtail')}), this longtail reads format {FORMAT}"
         raise BundleError(found, where=str(path), hint="Train the model again, or use the version of longtail that wrote it")
+    check_files(unsigned.get("files"), folder)
     return unsigned
+
+
+def _is_signed(content: bytes, unsigned: dict[str, Any]) -> bool:
+    """Whether a manifest is what ``sign_manifest`` writes."""
+    try:
+        return content == sign_manifest(unsigned)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
 
 
 def _remove_unnamed(folder: Path) -> None:
@@ -224,42 +217,3 @@ def _has_content(path: Path, digest: str) -> bool:
 def _hash_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _check_hash(path: Path, entry: dict[str, Any]) -> None:
-    try:
-        digest = _hash_file(path)
-    except FileNotFoundError as error:
-        raise BundleError("a file of the bundle is missing", where=str(path), hint=_COPY_AGAIN) from error
-    if digest != entry["sha256"]:
-        found = "the file is damaged: its SHA-256 is not the one in the manifest"
-        raise BundleError(found, where=str(path), hint=_COPY_AGAIN)
-
-
-def _map_arrays(path: Path) -> State:
-    """Map the arrays of a safetensors file into memory (the reader of the library copies them).
-
-    The mapping is copy-on-write, so that kernels get the same kind of array as after training and are not compiled twice.
-    """
-    with path.open("rb") as stream:
-        (size,) = struct.unpack("<Q", stream.read(8))
-        header = json.loads(stream.read(size))
-    header.pop("__metadata__", None)
-    if not any(np.prod(entry["shape"]) for entry in header.values()):
-        data = np.empty(0, np.uint8)
-    else:
-        data = np.memmap(path, np.uint8, mode="c", offset=8 + size)
-    return {
-        name: np.asarray(data[slice(*entry["data_offsets"])].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"]))
-        for name, entry in header.items()
-    }
-
-
-def _read_labels(path: Path) -> Labels:
-    rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-    first: dict[str, Any] = rows[0] if rows else {}
-    columns: dict[str, Any] = {}
-    for column, (name, empty) in COLUMNS.items():
-        if name in first:
-            columns[column] = tuple(type(empty)(row[name]) for row in rows)
-    return Labels(tuple(row["name"] for row in rows), **columns)

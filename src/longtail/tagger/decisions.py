@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Self
 
 from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
 from longtail.decisions.sets import SetRules, fit_rules
+from longtail.errors import BundleError
 from longtail.metrics.sets import choose_threshold
-from longtail.state import State
+from longtail.state import State, get_entry
 from longtail.topk import NO_LABEL, HeldOut
 
 _CALIBRATION, _SETS = "calibration", "sets"  # parts of a bundle
@@ -60,6 +62,10 @@ class Decisions:
     @classmethod
     def restore(cls, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
-        calibration = Calibration.from_state(state[_CALIBRATION]) if _CALIBRATION in about else None
-        rules = SetRules.from_state(state[_SETS]) if _SETS in about else None
-        return cls(float(about["threshold"]), calibration, about.get(_CALIBRATION, {}).get("samples", ""), rules)
+        calibration = Calibration.from_state(state.get(_CALIBRATION, {})) if _CALIBRATION in about else None
+        rules = SetRules.from_state(state.get(_SETS, {})) if _SETS in about else None
+        threshold = float(get_entry(about, "threshold", (int, float)))
+        if not isfinite(threshold):
+            raise BundleError(f"the threshold is {threshold}", hint="It must be finite")
+        source = get_entry(get_entry(about, _CALIBRATION, dict), "samples", str) if calibration else ""
+        return cls(threshold, calibration, source, rules)

@@ -13,6 +13,7 @@ from longtail.data.vocabulary import read_vocabulary
 from longtail.decisions.constraints import Constraints, merge_constraints
 from longtail.errors import BundleError, SettingError
 from longtail.kernels import Ints
+from longtail.state import UNDESCRIBED, check_array
 from longtail.tagger import lifecycle
 from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
 from longtail.tagger.register import PART, Change, Register
@@ -54,8 +55,12 @@ class LabelEditor:
         self._about, self._scores_names = bundle.about, UNSEEN in bundle.arrays
         try:
             register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
-            return register, bundle.arrays["model"]["label_counts"]
-        except (KeyError, TypeError) as error:
+            n_labels = len(bundle.labels)
+            counts = check_array(bundle.arrays.get("model", {}), "label_counts", "i4", (None,), minimum=0)
+            if len(counts) > n_labels:
+                raise BundleError(f"the model has {len(counts):,} labels, but {n_labels:,} have names", where=str(folder))
+            return register, counts
+        except UNDESCRIBED as error:
             found = f"the bundle does not describe labels that this longtail can change ({error})"
             raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from longtail.data.labels import COLUMNS, Labels
 from longtail.kernels import Bools, Ints
-from longtail.state import State
+from longtail.state import State, check_array, get_entry, refuse
 from longtail.topk import NO_LABEL, TopK
 
 Search = Callable[[int, Bools | None], TopK]  # the best k labels of the model among the allowed ones
@@ -193,9 +193,28 @@ class Register:
         """Restore what ``about`` and ``state`` returned."""
         if "target" not in state:
             return cls.from_labels(labels)
-        history = tuple(Change(**change) for change in about)
+        history = tuple(_restore_change(change) for change in about)
         former = (state.get(f"{_FORMER}{i}", np.empty(0, np.uint8)).tobytes() for i in range(len(history)))
-        return cls(labels, np.array(state["target"], np.int32), history, tuple(former))
+        target = check_array(state, "target", "i4", (len(labels),), minimum=NO_LABEL, maximum=len(labels) - 1)
+        if not _ends(target):
+            raise refuse(state, "target", "has labels that were merged in a circle", "Every label must end somewhere")
+        return cls(labels, np.array(target), history, tuple(former))
+
+
+def _restore_change(saved: dict[str, Any]) -> Change:
+    """Restore a change from its saved entries, which are texts, except ``final``."""
+    change = Change(**saved)
+    for each in fields(Change):
+        get_entry(vars(change), each.name, bool if each.name == "final" else str)
+    return change
+
+
+def _ends(target: Ints) -> bool:
+    """Whether going from each label to its target again and again ends: at a label that is its own target, or retired."""
+    at = target
+    for _ in range(len(target).bit_length() + 1):  # doubles the steps each time
+        at = np.where(at == NO_LABEL, NO_LABEL, at[at])
+    return bool((np.where(at == NO_LABEL, NO_LABEL, target[at]) == at).all())
 
 
 def fold_topk(best: TopK, target: Ints, k: int) -> TopK:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from longtail import __version__
 from longtail.data.layout import Layout
 from longtail.decisions.constraints import Constraints
-from longtail.errors import BundleError, SettingError
+from longtail.errors import BundleError, DataError, SettingError
 from longtail.pipeline import Pipeline
 from longtail.spec import MethodSpec
+from longtail.state import UNDESCRIBED, get_entry
 from longtail.tagger.bundle import Bundle
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.register import PART as HISTORY
@@ -42,17 +43,39 @@ def unpack_tagger(cls: type[Tagger], bundle: Bundle, folder: str | Path) -> Tagg
     :param cls: The class of the tagger.
     :param folder: Where the bundle comes from, for error messages.
     """
-    about = bundle.about
     try:
-        pipeline = Pipeline(MethodSpec.parse(about["spec"])).restore(about, bundle.arrays)
-        layout = Layout.from_columns(about.get("columns", {}))
-        tagger = cls.from_pipeline(pipeline, bundle.labels, bool(about["reads_texts"]), layout)
-        tagger.decisions = Decisions.restore(about, bundle.arrays)
-        tagger.unseen = UnseenLabels.from_state(bundle.arrays[UNSEEN]) if UNSEEN in bundle.arrays else None
-        tagger.register = Register.restore(bundle.labels, about.get("history", ()), bundle.arrays.get(HISTORY, {}))
-        if "constraints" in about:
-            tagger.constraints = Constraints.from_dict(about["constraints"])
-        return tagger
-    except (KeyError, TypeError, ValueError, SettingError) as error:
+        return _restore_tagger(cls, bundle)
+    except BundleError as error:
+        raise BundleError(error.found, where=error.where or str(folder), hint=error.hint) from error
+    except (*UNDESCRIBED, DataError, SettingError) as error:
         found = f"the bundle does not describe a tagger that this longtail can load ({error})"
         raise BundleError(found, where=str(folder), hint="Use the version of longtail that wrote it") from error
+
+
+def _check_columns(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the saved columns of the training data if they are names, or lists of names."""
+    for name, value in columns.items():
+        if not all(isinstance(word, str) for word in (value if isinstance(value, list) else [value])):
+            raise BundleError(f"the columns {name} are {value!r:.60}", hint="They must be names")
+    return columns
+
+
+def _restore_tagger(cls: type[Tagger], bundle: Bundle) -> Tagger:
+    about, arrays, labels = bundle.about, bundle.arrays, bundle.labels
+    pipeline = Pipeline(MethodSpec.parse(get_entry(about, "spec", str))).restore(about, arrays)
+    if pipeline.model.n_labels > len(labels) or (HISTORY not in arrays and pipeline.model.n_labels < len(labels)):
+        found = f"the model has {pipeline.model.n_labels:,} labels, but {len(labels):,} have names"
+        raise BundleError(found, hint="The model was changed or damaged: get it again")
+    layout = Layout.from_columns(_check_columns(get_entry(about, "columns", dict)) if "columns" in about else {})
+    reads_texts = get_entry(about, "reads_texts", bool)
+    if not pipeline.can_read(texts=reads_texts):
+        raise BundleError(f"reads_texts is {reads_texts}, but its features say otherwise", hint="Train the model again")
+    tagger = cls.from_pipeline(pipeline, labels, reads_texts, layout)
+    tagger.decisions = Decisions.restore(about, arrays)
+    tagger.unseen = UnseenLabels.from_state(arrays[UNSEEN]) if UNSEEN in arrays else None
+    history = get_entry(about, "history", list) if "history" in about else []
+    tagger.register = Register.restore(labels, history, arrays.get(HISTORY, {}))
+    if "constraints" in about:
+        tagger.constraints = Constraints.from_dict(about["constraints"])
+        tagger.constraints.resolve(labels)
+    return tagger

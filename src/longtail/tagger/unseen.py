@@ -18,11 +18,12 @@ import scipy.sparse as sp
 from longtail.data.labels import Labels
 from longtail.decisions.calibration import Curve, Doubles
 from longtail.features.label_names import NAME_WORD, has_words, list_forms, strip_plural
-from longtail.features.name_similarity import EVIDENCE, NameIndex, Rarity, hash_word
+from longtail.features.name_similarity import EVIDENCE, N_BUCKETS, NameIndex, Rarity, hash_word
+from longtail.features.pretrained import STATIC_VECTORS
 from longtail.kernels import Bools, Floats, Ints
 from longtail.linear.logistic import fit_logistic
 from longtail.model import PartWeights
-from longtail.state import State
+from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_number, extract_part, get_text, refuse
 from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
@@ -69,9 +70,15 @@ class UnseenLabels:
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what ``state`` returned."""
-        rarity = Rarity(int(state["n_texts"][0]), state["buckets"], state["counts"])
-        vectors = bytes(state["vectors"]).decode() or None
-        return cls(rarity, vectors, np.asarray(state["weights"], np.float32), Curve(state["curve.x"], state["curve.y"]))
+        buckets = check_array(state, "buckets", "i4", (None,), minimum=0, maximum=2 * N_BUCKETS - 1)
+        counts = check_array(state, "counts", "i4", buckets.shape, minimum=0)
+        rarity = Rarity(check_number(state, "n_texts", 0, MAX_COUNT), buckets, counts)
+        vectors = get_text(state, "vectors") or None
+        if vectors is not None and vectors not in STATIC_VECTORS:
+            raise refuse(state, "vectors", f'is "{vectors}"', f"It must be one of: {', '.join(STATIC_VECTORS)}")
+        n_weights = _expand(np.zeros((1, len(EVIDENCE)), np.float32)).shape[1] + 1
+        weights = check_array(state, "weights", "f4 f8", (n_weights,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
+        return cls(rarity, vectors, weights.astype(np.float32), Curve.from_state(extract_part(state, "curve.")))
 
 
 class UnseenNames:

@@ -26,7 +26,7 @@ from longtail.models.aplc.search import ClusterSearch
 from longtail.models.aplc.settings import AplcSettings
 from longtail.nn.saved_encoder import SavedEncoder, encode_bags
 from longtail.progress import Progress
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 
 
@@ -129,13 +129,21 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         settings = choose_token_settings(self.encoder)
         return Tokens(**settings, max_length=length, n_pieces=self.n_pieces, cache=self.cache)
 
-    def _set_arrays(self, arrays: State) -> None:
-        """Prepare for prediction."""
+    def _set_arrays(self, arrays: State, n_labels: int | None = None) -> None:
+        """Prepare for prediction; n_labels: of a saved model, whose labels are checked."""
         self.arrays = arrays
-        self._encoder = SavedEncoder(extract_part(arrays, "encoder."))
         self._explained: _ExplainedText | None = None
-        self.W, self.shift = arrays["hidden"].astype(np.float32), arrays["shift"]
-        self.search = ClusterSearch.from_state(extract_part(arrays, "head."))
+        if self.encoder in BAG_ENCODERS:
+            self._bag = QuantisedTable.from_state(extract_part(arrays, "bag."), None)
+            if "idf" in arrays:
+                check_array(arrays, "idf", "f4", (len(self._bag.scale),), finite=True)
+        width = self._bag.values.shape[1] if self.encoder in BAG_ENCODERS else None
+        self.W = check_array(arrays, "hidden", "f2 f4", (None, width), finite=True).astype(np.float32)
+        self.shift = check_array(arrays, "shift", "f4", (len(self.W),), finite=True)
+        self._encoder = SavedEncoder(extract_part(arrays, "encoder."), self.W.shape[1])
+        self.search = ClusterSearch.from_state(extract_part(arrays, "head."), n_labels)
+        if self.search.head.V.shape[1] != len(self.W) + 1:
+            raise refuse(arrays, "hidden", f"has the shape {self.W.shape}", "It must fit the vectors of the labels")
 
     def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
         return self.search.topk(self._embed(self.tokens.transform(X)), k, self.threads, allowed)
@@ -143,8 +151,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
     def _embed(self, rows: TokenRows) -> Floats:
         """The output of the hidden layer, the input of the output layer [n, d_h]."""
         if self.encoder in BAG_ENCODERS:
-            table = QuantisedTable(self.arrays["bag.values"], self.arrays["bag.scale"])
-            V = encode_bags(rows, table, self.threads, self.arrays.get("idf"))
+            V = encode_bags(rows, self._bag, self.threads, self.arrays.get("idf"))
         else:
             V = self._encoder.encode(rows, self.device, self.threads)
         out: Floats = np.tanh(V @ self.W.T + self.shift)
@@ -170,7 +177,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
     def _restore(self, state: State) -> None:
         self.tokens = self._make_tokens()
         self.tokens.restore(extract_part(state, "tokens."))
-        self._set_arrays({name: array for name, array in state.items() if not name.startswith("tokens.")})
+        self._set_arrays({name: array for name, array in state.items() if not name.startswith("tokens.")}, self.n_labels)
 
 
 def compress_network(arrays: State, encoder: str) -> State:

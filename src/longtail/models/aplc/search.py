@@ -20,6 +20,7 @@ from longtail.errors import SettingError
 from longtail.kernels import Bools, Floats, Ints, Longs, fast_kernel
 from longtail.search.exact import ExactIndex, inner_product
 from longtail.search.index import check_vectors
+from longtail.state import State, check_array, get_array
 from longtail.topk import NO_LABEL, TopK
 
 _EPSILON = 1e-5  # of LayerNorm, as in torch
@@ -64,16 +65,29 @@ class ClusterSearch:
         return list(accumulate(sizes))
 
     @classmethod
-    def from_state(cls, state: dict[str, NDArray[Any]]) -> ClusterSearch:
-        """Restore what ``state`` returned, or ``AplcHead.arrays`` after training."""
-        arrays = {name: np.ascontiguousarray(part, np.float32) for name, part in state.items() if name != "order"}
-        tails = []
-        for t in range(1, len(arrays["clusters"]) + 1):
-            project, gain, shift = (arrays[f"tail{t}.{name}"] for name in ("project", "gain", "shift"))
-            vectors = np.column_stack([arrays[f"tail{t}.vectors"], arrays[f"tail{t}.bias"]])
-            tails.append(TailSearch(project, gain, shift, ExactIndex.build(vectors)))
-        head = ExactIndex.build(np.column_stack([arrays["vectors"], arrays["bias"]]))
-        return cls(head, np.column_stack([arrays["clusters"], arrays["cluster_bias"]]), tails, state["order"])
+    def from_state(cls, state: State, n_labels: int | None = None) -> ClusterSearch:
+        """Restore what ``state`` returned, or ``AplcHead.arrays`` after training, for this number of labels (None: any)."""
+
+        def get(name: str, *shape: int | None) -> Floats:
+            return np.ascontiguousarray(check_array(state, name, "f2 f4", shape, finite=True), np.float32)
+
+        def index(prefix: str, dimension: int | None) -> ExactIndex:
+            vectors = check_array(state, f"{prefix}vectors", "f2 f4", (None, dimension))
+            joined = np.column_stack([vectors, get(f"{prefix}bias", len(vectors))])
+            return ExactIndex.build(check_vectors(joined, "label vectors"))
+
+        head, tails = index("", None), []
+        clusters = get("clusters", None, head.V.shape[1] - 1)
+        for t in range(1, len(clusters) + 1):
+            project = get(f"tail{t}.project", None, clusters.shape[1])
+            width = len(project)
+            gain, shift = (get(f"tail{t}.{name}", width) for name in ("gain", "shift"))
+            tails.append(TailSearch(project, gain, shift, index(f"tail{t}.", width)))
+        n = len(head.V) + sum(len(tail.index.V) for tail in tails)
+        order = get_array(state, "order")
+        if n_labels is not None:
+            check_array(state, "order", "i4", (n,), minimum=0, maximum=n_labels - 1, distinct=True)
+        return cls(head, np.column_stack([clusters, get("cluster_bias", len(clusters))]), tails, order)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays to save."""

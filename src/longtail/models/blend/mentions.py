@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from longtail.features.label_names import NAME_WORD, list_forms, strip_plural
 from longtail.kernels import Bools, Floats
-from longtail.state import State
+from longtail.state import State, check_array, get_json, refuse
 from longtail.topk import NO_LABEL, TopK
 
 MAX_LABELS_PER_FORM = 8  # a form that more labels share is no evidence for any of them
@@ -93,8 +93,12 @@ class Mentions:
         return {**arrays, "probability": self.probability}
 
     @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Restore from what ``state`` returned."""
-        out = cls(*(json.loads(bytes(state[name])) for name in ("names", "alt_names") if name in state))
-        out.probability = state["probability"]
+    def from_state(cls, state: State, n_labels: int) -> Self:
+        """Restore from what ``state`` returned, for this number of labels."""
+        columns = [get_json(state, name, list) for name in ("names", "alt_names") if name in state]
+        words = (word for column in columns for cell in column for word in ([cell] if column is columns[0] else cell))
+        if any(len(column) != n_labels for column in columns) or not all(isinstance(word, str) for word in words):
+            raise refuse(state, "names", "are not those of the labels", f"There must be {n_labels} names")
+        out = cls(*columns)
+        out.probability = check_array(state, "probability", "f4", (n_labels,), minimum=0, maximum=1)
         return out

@@ -34,7 +34,7 @@ from longtail.models.blend.stacking import MIN_PROBABILITY, collect_candidates, 
 from longtail.pipeline import Pipeline
 from longtail.progress import Progress
 from longtail.spec import MethodSpec, join_specs, split_specs
-from longtail.state import State, extract_part
+from longtail.state import MAX_WEIGHT, State, check_array, extract_part, get_entry, get_json, refuse
 from longtail.topk import NO_LABEL, HeldOut, TopK
 
 _SAMPLES_PER_BLOCK = 2048  # samples whose candidates are in memory at a time
@@ -97,6 +97,10 @@ class Blend(BlendSettings, Model):
         super().configure(**machine)
         for pipeline in getattr(self, "pipelines", ()):
             pipeline.configure(**machine)
+
+    def can_read(self, *, texts: bool) -> bool:
+        """Whether all members read texts, or else feature vectors."""
+        return (texts or self.mentions is None) and all(pipeline.can_read(texts=texts) for pipeline in self.pipelines)
 
     def choose_members(self, reads_texts: bool) -> list[MethodSpec]:
         """Return the members of the settings, or those that suit the data."""
@@ -303,13 +307,22 @@ class Blend(BlendSettings, Model):
         return out
 
     def _restore(self, state: State) -> None:
-        self.weights, self.pipelines, self.label_ids = state["weights"], [], []
-        mentions = extract_part(state, "mentions.")
-        self.mentions = Mentions.from_state(mentions) if mentions else None
-        for member, about in enumerate(json.loads(bytes(state["about"]))):
-            self.label_ids.append(state[f"{member}.label_ids"])
+        self.pipelines, self.label_ids = [], []
+        mentions, n_labels = extract_part(state, "mentions."), self.n_labels
+        self.mentions = Mentions.from_state(mentions, n_labels) if mentions else None
+        for member, about in enumerate(get_json(state, "about", list)):
+            spec = MethodSpec.parse(get_entry(about, "spec", str))
+            if spec.method == "blend":
+                raise refuse(state, "about", "has a blend as a member", "A blend cannot be a member of a blend")
             parts = {part: extract_part(state, f"{member}.{part}.") for part in _PARTS}
-            self.pipelines.append(Pipeline(MethodSpec.parse(about["spec"])).restore(about, parts))
+            self.pipelines.append(Pipeline(spec).restore(about, parts))
+            shape = (self.pipelines[-1].model.n_labels,)
+            ids = check_array(state, f"{member}.label_ids", "i4", shape, minimum=0, maximum=n_labels - 1, distinct=True)
+            self.label_ids.append(ids)
+        n_weights = 3 * (len(self.pipelines) + (self.mentions is not None)) + 2
+        self.weights = check_array(state, "weights", "f4", (n_weights,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
+        if not self.pipelines:
+            raise refuse(state, "about", "names no members", "There must be at least one")
 
 
 def _log_odds_slope(pipeline: Pipeline, sample: Encoded, label: int, change: float) -> float:

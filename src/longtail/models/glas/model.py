@@ -28,7 +28,7 @@ from longtail.models.glas.sparse_part import SparsePart
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
 from longtail.search.index import LabelIndex
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
@@ -213,9 +213,15 @@ class Glas(GlasSettings, CentroidTrial, Model):
         }
 
     def _restore(self, state: State) -> None:
-        self.E = QuantisedTable(state["E.values"], state["E.scale"])
-        self.shift, self.seen, self.W2 = state["shift"], state["seen"], state.get("W2")
-        index = {name.removeprefix("index."): array for name, array in state.items() if name.startswith("index.")}
-        sparse = extract_part(state, "sparse.")
-        self.sparse = SparsePart.from_state(sparse) if sparse else None
-        self.index = LabelIndex.from_state({**index, "vectors": index["vectors"].astype(np.float32)})
+        self.E = QuantisedTable.from_state(extract_part(state, "E."), self.n_features)
+        dim = self.E.values.shape[1]
+        self.shift = check_array(state, "shift", "f4", (dim,), finite=True)
+        self.seen = self.check_seen(state)
+        self.W2 = check_array(state, "W2", "f4", (None, dim), finite=True) if "W2" in state else None
+        sparse, n_seen = extract_part(state, "sparse."), len(self.seen)
+        self.sparse = SparsePart.from_state(sparse, self.n_features, n_seen) if sparse else None
+        self.index = LabelIndex.from_state(
+            extract_part(state, "index."), n_seen, (dim if self.W2 is None else len(self.W2)) + 1
+        )
+        if self.sparse is not None and not isinstance(self.index.search, ExactIndex):
+            raise refuse(state, "index.centres", "belongs to an approximate index", "With a sparse part, search is exact")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.labelspace.embedding import pifa
-from longtail.state import State
+from longtail.state import MAX_WEIGHT, State, check_array, check_number
 
 START_NORM = 20.0  # norm of a label's weights before training: log-odds of rare labels are about −10, cosines about 0.3
 _MAX_TERMS = 256  # features of a label that have weights, those with the largest sums
@@ -101,12 +101,14 @@ class SparsePart:
         return {"starts": self.W.indptr, "labels": labels, "weights": weights, **sums}
 
     @classmethod
-    def from_state(cls, state: State) -> SparsePart:
+    def from_state(cls, state: State, n_features: int, n_labels: int) -> SparsePart:
         """The inverse of ``state``."""
-        labels, weights = state["labels"].astype(np.int32), state["weights"].astype(np.float32)
-        starts, bias = np.asarray(state["starts"], np.int32), state["bias"]
-        W = sp.csr_array((weights, labels, starts), shape=(len(starts) - 1, len(bias)))
-        return cls(W, bias, float(state["scale"][0]))
+        labels = check_array(state, "labels", "u2 i4", (None,), minimum=0, maximum=n_labels - 1)
+        weights = check_array(state, "weights", "f2", labels.shape).astype(np.float32)
+        starts = check_array(state, "starts", "i4 i8", (n_features + 1,), grows_to=len(labels)).astype(np.int32)
+        W = sp.csr_array((weights, labels.astype(np.int32), starts), shape=(n_features, n_labels))
+        scale = float(check_number(state, "scale", -MAX_WEIGHT, MAX_WEIGHT))
+        return cls(W, check_array(state, "bias", "f4", (n_labels,), finite=True), scale)
 
 
 def correct_own_scores(part: SparsePart, X: sp.csr_array, Y: sp.csr_array, labels: Ints | None = None) -> sp.csr_array:

@@ -220,6 +220,8 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         return {**self.linear.state(), **code, **pack_C(self.chosen_C)}
 
     def _restore(self, state: State) -> None:
-        self.linear, self.chosen_C = LinearTree.from_state(state), unpack_C(state)
         n_layers = sum(name.startswith("encoder.W") for name in state)
-        self.coder = Mlp.from_state(state, "encoder", [*["relu"] * (n_layers - 1), "none"]) if n_layers else None
+        activations = [*["relu"] * (n_layers - 1), "none"]
+        self.coder = Mlp.from_state(state, "encoder", activations, self.n_features) if n_layers else None
+        n_inputs = self.coder.output_dim(self.n_features) if self.coder else self.n_features
+        self.linear, self.chosen_C = LinearTree.from_state(state, self.n_labels, n_inputs), unpack_C(state)

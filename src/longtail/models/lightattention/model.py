@@ -22,11 +22,13 @@ from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_l
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, PartWeights, Valid
+from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
+from longtail.models.lightattention.structure import check_networks
 from longtail.models.lightattention.words import Vocabulary
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
-from longtail.state import State, extract_part
+from longtail.state import State, count_parts, extract_part
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
@@ -228,6 +230,9 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
     def _restore(self, state: State) -> None:
         self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)
         self.vocabulary.restore(extract_part(state, "words."))
-        self._states = [extract_part(state, f"{number}.") for number in range(self.n_trees)]
-        self.trees = [LabelTree(part.pop("n_children"), part.pop("label")) for part in self._states]
+        self._states = [extract_part(state, f"{number}.") for number in range(count_parts(state, "n_children"))]
+        self.trees = [LabelTree.from_state(part, self.n_labels) for part in self._states]
+        for part, tree in zip(self._states, self.trees, strict=True):
+            del part["n_children"], part["label"]
+            check_networks(part, build_levels(tree), self.vocabulary.n_words)
         self._loaded = None

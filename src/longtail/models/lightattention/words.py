@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from longtail.csr import MAX_INT32
 from longtail.errors import SettingError
 from longtail.features.terms import number_words
 from longtail.features.tfidf import Tfidf, convert_to_bytes, map_bytes_to_characters, split_in_chunks
@@ -15,7 +16,7 @@ from longtail.features.token_rows import TokenRows, join_rows
 from longtail.kernels import Floats, Ints, Longs, kernel
 from longtail.models.lightattention.settings import choose_max_length
 from longtail.progress import SILENT, Progress
-from longtail.state import State
+from longtail.state import State, check_number
 
 UNKNOWN_WORD = 0  # the id of all words that are not in the vocabulary
 SMALL_CORPUS_TEXTS = 100  # with fewer training texts, words that occur in a single text are in the vocabulary, too
@@ -113,7 +114,7 @@ class Vocabulary:
     def restore(self, state: State) -> Vocabulary:
         """Restore what ``state`` returned."""
         self.tfidf.restore(state)
-        self.max_length = int(state["max_length"][0])
+        self.max_length = check_number(state, "max_length", 1, MAX_INT32)
         return self
 
 

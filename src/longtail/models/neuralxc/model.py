@@ -24,7 +24,7 @@ from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
 from longtail.search.index import LabelIndex
-from longtail.state import State
+from longtail.state import State, extract_part
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
@@ -186,11 +186,13 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
     def _restore(self, state: State) -> None:
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         n, n_label, n_between = len(plan.encoder_widths), len(plan.label_encoder_widths), len(plan.regressor_widths)
-        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), plan.code_activation])
-        decoder = Mlp.from_state(state, "decoder", [*["leaky0.2"] * (n - 1), plan.output_activation])
-        self.autoencoder = Autoencoder(encoder, decoder)
-        self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation])
-        self.label_decoder = Mlp.from_state(state, "label_decoder", ["relu"] * (n_label - 1))
-        self.seen = state["seen"]
-        index = {name.removeprefix("index."): array for name, array in state.items() if name.startswith("index.")}
-        self.index = LabelIndex.from_state({**index, "vectors": index["vectors"].astype(np.float32)})
+        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), plan.code_activation], self.n_features)
+        code = encoder.output_dim(self.n_features)
+        activations = [*["leaky0.2"] * (n - 1), plan.output_activation]
+        self.autoencoder = Autoencoder(encoder, Mlp.from_state(state, "decoder", activations, code, self.n_features))
+        self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation], code)
+        latent = self.latent_regressor.output_dim(code)
+        self.label_decoder = Mlp.from_state(state, "label_decoder", ["relu"] * (n_label - 1), latent)
+        self.seen = self.check_seen(state)
+        dimension = self.label_decoder.output_dim(latent) + 1
+        self.index = LabelIndex.from_state(extract_part(state, "index."), len(self.seen), dimension)

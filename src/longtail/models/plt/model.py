@@ -35,7 +35,8 @@ from longtail.model import ADDS_TO_LOG_PROBABILITY, Model, Valid
 from longtail.models.plt.search import search_beam
 from longtail.models.plt.settings import AUTO_TAIL, LabelTreesPlan, LabelTreesSettings
 from longtail.progress import Progress
-from longtail.state import State, extract_part
+from longtail.settings import MAX_NUMBER
+from longtail.state import State, check_array, check_number, count_parts, extract_part
 from longtail.topk import NO_LABEL, HeldOut, TopK
 
 FEATURES_PER_LABEL = 128  # largest features of a label that take part in clustering
@@ -243,7 +244,7 @@ class LabelTrees(LabelTreesSettings, Model):
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
         tail = self.chosen_tail if self.tail == AUTO_TAIL else float(self.tail)
         per_tree = k if len(self.trees) == 1 and not tail else min(max(2 * k, _MIN_CANDIDATES), self.n_seen)
-        n_found, beam = per_tree if tail else k, max(self.beam, k)
+        n_found, beam = per_tree if tail else k, min(max(self.beam, k), max(tree.tree.n_nodes for tree in self.trees))
         options = {"per_tree": per_tree, "beam": beam}
         best = search_beam(self.trees, X, n_found, **options, loss=self.loss, threads=self.threads, allowed=allowed)
         return best if not tail else self._reweight(best, k, tail)
@@ -278,7 +279,7 @@ class LabelTrees(LabelTreesSettings, Model):
         return out
 
     def _restore(self, state: State) -> None:
-        self._log_propensity, self.chosen_tail = state["log_propensity"], float(state["tail"][0])
-        self.chosen_C = unpack_C(state)
-        n_trees = sum(name.endswith(".n_children") for name in state)
-        self.trees = [LinearTree.from_state(extract_part(state, f"{number}.")) for number in range(n_trees)]
+        self._log_propensity = check_array(state, "log_propensity", "f4", (self.n_labels,), finite=True)
+        self.chosen_tail, self.chosen_C = float(check_number(state, "tail", 0, MAX_NUMBER)), unpack_C(state)
+        parts = [extract_part(state, f"{number}.") for number in range(count_parts(state, "n_children"))]
+        self.trees = [LinearTree.from_state(part, self.n_labels, self.n_features) for part in parts]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.csr import MAX_INT32
 from longtail.data.holdout import split_holdout
 from longtail.errors import LongtailError
 from longtail.features.mlp import Doubles
@@ -26,9 +27,10 @@ from longtail.models.secseq.codes import Codebook, build_forest
 from longtail.models.secseq.occlusion import LOSS_OF_SCORE, drop_each_feature, explain_by_occlusion
 from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetPredictor, compress_arrays
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
+from longtail.models.secseq.structure import check_network, check_symbols
 from longtail.models.secseq.trie import NO_CODE
 from longtail.progress import Progress
-from longtail.state import State, extract_part
+from longtail.state import State, check_number, count_parts, extract_part
 from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
@@ -271,12 +273,13 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         self.tokens = self._make_tokens()
         if self.tokens is not None:
             self.tokens.restore(extract_part(state, "tokens."))
-        n_trees = sum(name.endswith(".symbols") for name in state)
-        trees = [extract_part(state, f"{number}.") for number in range(n_trees)]
-        K, unseen = int(state["n_symbols"][0]), self.label_counts == 0
-        self.forest = []
+        trees = [extract_part(state, f"{number}.") for number in range(count_parts(state, "symbols"))]
+        K, unseen = check_number(state, "n_symbols", 1, MAX_INT32), self.label_counts == 0
+        self.forest, depth = [], None
         for arrays in trees:
+            check_symbols(arrays, self.n_labels, depth, K, unseen)
             symbols = arrays.pop("symbols").astype(np.int32)
-            symbols[unseen] = NO_CODE
+            symbols[unseen], depth = NO_CODE, symbols.shape[1]
             self.forest.append(Codebook(symbols, K, self.label_counts))
+            check_network(arrays, self.forest[-1], self, self.n_features)
         self._set_trees(trees)

@@ -48,7 +48,8 @@ class TreeEncoder:
         """Take the encoder from the arrays of a network, as ``compress_arrays`` returned them."""
         self.words_bias = arrays.get("words.bias")
         self.bag = QuantisedTable(arrays["bag.values"], arrays["bag.scale"]) if "bag.values" in arrays else None
-        self.network = SavedEncoder(extract_part(arrays, "encoder."))
+        layer = arrays.get("net.text_layer.weight", arrays.get("net.initial_state.weight"))  # what reads the encoder
+        self.network = SavedEncoder(extract_part(arrays, "encoder."), None if layer is None else layer.shape[1])
 
     def encode(self, texts: Texts, settings: SecSeqSettings) -> Floats:
         """The text vectors [n, width]."""

@@ -91,7 +91,7 @@ class TrieSearch:
                 self.hidden_bias,
                 self.prefix_sums,
                 self.node_vectors,
-                max(beam, k),
+                min(max(beam, k), len(symbol)),  # there are no more nodes
                 ids[block],
                 scores[block],
             )
