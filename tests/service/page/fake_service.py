@@ -6,6 +6,7 @@ To look at the page without a model: ``python tests/service/page/fake_service.py
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -255,6 +256,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.fail(422, "Unprocessable", "the text cannot be read", "Send another text")
         if "allow" in body and len(find_path(body["allow"][0])) == 1:
             return self.fail(400, "Bad Request", "none of the labels that may be predicted is allowed")
+        if len(self.server.predictions) > self.server.answers:
+            self.server.released.wait(30)
         time.sleep(self.server.delay)
         model, k, explain = body.get("model", self.server.models[0]), body.get("k", 5), body.get("explain", False)
         results = [predict_one(text, model, k, explain) for text in body["texts"]]
@@ -279,6 +282,8 @@ class Service(ThreadingHTTPServer):
         self.predictions: list[dict[str, Any]] = []
         self.busy = 0  # predictions to refuse
         self.delay = 0.0  # seconds for each prediction
+        self.answers = math.inf  # predictions after which the others wait until they are released
+        self.released = threading.Event()
 
     @property
     def url(self) -> str:

@@ -21,6 +21,7 @@ def search(page: Any, query: str) -> Any:
 def test_a_label_is_found_by_its_beginning_and_added(page: Any, service: Service, tag: Tag) -> None:
     assert CARDS["million"]["n_labels"] > 1_000_000
     rows = tag(page)
+    page.keyboard.press("j")
     page.keyboard.press("/")
     options = search(page, "maps in arctic law")
     assert options.nth(0).locator(".label").text_content() == "Maps in arctic law"
@@ -31,6 +32,7 @@ def test_a_label_is_found_by_its_beginning_and_added(page: Any, service: Service
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     assert page.locator("#picker").is_hidden()
+    assert rows.nth(2).evaluate("row => row === document.activeElement")  # the same label as before, one row further down
     assert rows.nth(0).get_attribute("data-label-name") == "Maps in arctic law"
     assert rows.nth(0).get_attribute("data-state") == "added"
     expect(rows.nth(0).locator(".value")).to_have_text("2%")  # what the model says about it

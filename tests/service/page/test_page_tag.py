@@ -112,6 +112,7 @@ def test_decisions_by_keys_are_shown_and_undone(page: Any, tag: Tag) -> None:
     assert rows.nth(2).get_attribute("data-state") == ""
     rows.nth(1).get_by_role("button", name="Accept").click()
     assert rows.nth(1).get_attribute("data-state") == "accepted"
+    assert rows.nth(1).evaluate("row => row === document.activeElement")
     page.click("#accept-all")
     accepted = page.locator(".row.accepted").count()
     assert accepted == page.locator(".row:not(.below)[data-label-name]").count() > 2

@@ -29,7 +29,8 @@ async function request(path, options = {}) {
     return request(path, options);
   }
   const problem = await response.json().catch(() => ({}));
-  throw new ServiceError(response.status, problem, Number(response.headers.get("Retry-After") ?? 1));
+  const seconds = Number(response.headers.get("Retry-After") ?? 1);
+  throw new ServiceError(response.status, problem, Number.isFinite(seconds) ? seconds : 1);
 }
 
 const post = (path, content, signal) => request(path, { method: "POST", body: JSON.stringify(content), signal });

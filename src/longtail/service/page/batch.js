@@ -23,6 +23,10 @@ export function startBatch() {
     event.preventDefault();
     run();
   });
+  byId("batch-column").addEventListener("change", () => {
+    reset(); // labels are those of another column
+    renderBatch();
+  });
   byId("batch-cancel").addEventListener("click", () => running.abort());
   byId("batch-csv").addEventListener("click", () => save("csv", "text/csv", toCsv()));
   byId("batch-jsonl").addEventListener("click", () => save("jsonl", "application/jsonl", toJsonl()));

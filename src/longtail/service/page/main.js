@@ -10,7 +10,7 @@ import { showError } from "./messages.js";
 import { renderFacts, renderModel, showModel } from "./models.js";
 import { openPicker, startPicker } from "./picker.js";
 import { startPreferences } from "./preferences.js";
-import { decideActive, moveBy } from "./ranking.js";
+import { decideActive, focusActive, moveBy } from "./ranking.js";
 import { startTabs } from "./tabs.js";
 import { canPick, isPicked, pick, renderStale, renderTag, setModel, startTag, tag, undo } from "./tag.js";
 import { say } from "./texts.js";
@@ -24,7 +24,7 @@ const card = () => models.find((one) => one.name === byId("model").value);
 const run = () => (tab === "compare" ? compare() : tag(true));
 
 /** The same for a text from a file, or another model; the focus stays where it is. */
-const runQuietly = () => (tab === "compare" ? compare() : tag(false));
+const runQuietly = () => byId("run").disabled || (tab === "compare" ? compare() : tag(false));
 
 function render() {
   renderFacts(card());
@@ -99,8 +99,9 @@ async function start() {
   startTabs(openTab);
   byId("run").addEventListener("click", run);
   byId("add-label").addEventListener("click", search);
+  byId("picker").addEventListener("close", focusActive);
   startKeys({
-    run,
+    run: () => byId("text-panel").hidden || byId("run").click(),
     j: onTag(() => moveBy(1)),
     k: onTag(() => moveBy(-1)),
     a: onTag(() => decideActive("accepted")),

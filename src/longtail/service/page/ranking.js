@@ -34,6 +34,8 @@ export function focusRow(number) {
   rows()[active]?.focus();
 }
 
+export const focusActive = () => focusRow(active);
+
 /** Show the words of the first label without moving the focus there. */
 export function lookAtFirst() {
   active = 0;
@@ -68,14 +70,15 @@ function markActive() {
  */
 export function renderRanking(entries, kind, fresh) {
   const focused = grid.contains(document.activeElement);
-  if (fresh) active = 0;
+  const name = fresh ? "" : rows()[active]?.entry.label;
   const bounds = entries.map((one) => one.score).filter(Number.isFinite);
   const scale = kind === "probability" ? [0, 1] : [Math.min(...bounds, 0), Math.max(...bounds)];
   grid.replaceChildren(
     ...(entries.length ? [renderHead(kind)] : []),
     ...entries.map((entry) => renderRow(entry, kind, scale)),
   );
-  active = Math.max(0, Math.min(active, entries.length - 1));
+  const place = entries.findIndex((entry) => entry.label === name); // rows may have come or gone above it
+  active = fresh ? 0 : place >= 0 ? place : Math.max(0, Math.min(active, entries.length - 1));
   markActive();
   if (focused) rows()[active]?.focus({ preventScroll: true });
 }
@@ -103,7 +106,7 @@ function renderRow(entry, kind, scale) {
       tabindex: -1,
       "data-label-name": entry.label,
       "data-state": entry.state,
-      onfocus: () => {
+      onfocusin: () => {
         active = rows().indexOf(row);
         markActive();
         explainActive();

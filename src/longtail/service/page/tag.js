@@ -181,7 +181,7 @@ function renderCount(state, name, counts) {
     "span",
     { class: state, title: text },
     icon(name),
-    String(counts[state]),
+    element("span", { "aria-hidden": "true" }, String(counts[state])),
     element("span", { class: "unseen" }, text),
   );
 }
