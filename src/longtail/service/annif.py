@@ -26,6 +26,7 @@ from longtail.service.state import Service
 
 _MAX_DOCUMENTS = 32
 _DEFAULT_LIMIT = 10
+_MAX_LIMIT = 2**31 - 1
 _FORM = {
     "requestBody": {
         "required": True,
@@ -54,7 +55,7 @@ class AnnifDocument(BaseModel):
 
     text: str
     document_id: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
 
 
 class AnnifBatch(BaseModel):
@@ -66,16 +67,16 @@ class AnnifBatch(BaseModel):
 class AnnifSubject(BaseModel):
     """A subject of a text to learn from."""
 
-    uri: str
+    uri: str = ""
     label: str | None = None
 
 
 class AnnifSample(BaseModel):
     """A text to learn from."""
 
-    text: str
-    subjects: list[AnnifSubject]
-    metadata: dict[str, Any] | None = None
+    text: str = ""
+    subjects: list[AnnifSubject] = Field(default_factory=list)
+    metadata: dict[str, str] | None = None
 
 
 class LanguageRequest(BaseModel):
@@ -118,9 +119,9 @@ async def suggest(project_id: str, request: Request, service: Shared) -> Respons
     fields = parse_form(await request.body(), request.headers.get("content-type", ""))
     if "text" not in fields:
         raise ServiceError(400, "there is no text", hint="Send the field text")
-    limit = parse_number(fields, "limit", _DEFAULT_LIMIT, 0, float("inf"))
+    limit = parse_number(fields, "limit", _DEFAULT_LIMIT, 0, _MAX_LIMIT)
     threshold = parse_number(fields, "threshold", 0.0, 0, 1)
-    if limit != int(min(limit, MAX_K)) and limit <= MAX_K:
+    if limit != int(limit):
         raise ServiceError(400, "limit is not an integer", hint="Send another value, or leave it out")
     check_language(model, fields.get("language", ""), service)
     found = await _suggest(service, model, [fields["text"]], int(min(limit, MAX_K)), threshold, _render_one)
@@ -132,7 +133,7 @@ async def suggest_batch(
     project_id: str,
     request: AnnifBatch,
     service: Shared,
-    limit: Annotated[int, Query(ge=0)] = _DEFAULT_LIMIT,
+    limit: Annotated[int, Query(ge=0, le=_MAX_LIMIT)] = _DEFAULT_LIMIT,
     threshold: Annotated[float, Query(ge=0, le=1)] = 0.0,
     language: str = "",
 ) -> Response:
@@ -159,7 +160,7 @@ async def learn(project_id: str, request: list[AnnifSample], service: Shared) ->
             events.append({"text": sample.text, "accepted": sorted(set(names)), "source": "annif"})
     if events:
         await asyncio.to_thread(service.feedback.append, model, events)
-    return Response(status_code=204)
+    return Response(status_code=204, media_type=JSON)  # Annif's description gives nothing a type, too
 
 
 @router.post("/detect-language", dependencies=[can_predict])

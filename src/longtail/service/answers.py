@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -129,18 +130,18 @@ def find_constraints(model: ServedModel, options: PredictOptions) -> Constraints
     return found
 
 
-def render_answer(model: ServedModel, answer: TextAnswer) -> dict[str, Any]:
-    """Return the answer for one text in plain types."""
-    labels = [
-        {**model.index.describe(label), "score": score} for label, score in zip(answer.ids, answer.scores, strict=True)
-    ]
-    if model.tagger.score_meaning == "probability":
-        total = 0.0
-        for rank, one in enumerate(labels, 1):
-            total += one["score"]
-            one["expected_precision"] = round(total / rank, 4)
-    for one, parts in zip(labels, answer.parts or (), strict=False):
-        one["parts"] = [{"start": part.start, "end": part.end, "weight": round(part.weight, 6)} for part in parts]
-    unknown = None if answer.n_words is None else {"n_words": answer.n_words, "n_unknown": answer.n_unknown}
-    found: dict[str, Any] = {"labels": labels, "unknown": unknown}
-    return found if answer.warning is None else {**found, "warning": answer.warning}
+def write_answer(model: ServedModel, answer: TextAnswer) -> str:
+    """Return the answer for one text as JSON. What never changes about a label, which is most of it, is written once."""
+    is_probability, labels, total = model.tagger.score_meaning == "probability", [], 0.0
+    for rank, (label, score) in enumerate(zip(answer.ids, answer.scores, strict=True), 1):
+        total += score
+        expected = f', "expected_precision": {round(total / rank, 4)!r}' if is_probability else ""
+        parts = f', "parts": {_write_parts(answer.parts[rank - 1])}' if answer.parts and rank <= len(answer.parts) else ""
+        labels.append(f'{model.index.write(label)}, "score": {score!r}{expected}{parts}}}')
+    words = f'{{"n_words": {answer.n_words}, "n_unknown": {answer.n_unknown}}}' if answer.n_words is not None else "null"
+    warning = "" if answer.warning is None else f', "warning": {json.dumps(answer.warning)}'
+    return f'{{"labels": [{", ".join(labels)}], "unknown": {words}{warning}}}'
+
+
+def _write_parts(parts: tuple[Part, ...]) -> str:
+    return json.dumps([{"start": part.start, "end": part.end, "weight": round(part.weight, 6)} for part in parts])

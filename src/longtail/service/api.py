@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from longtail.service.answers import PredictOptions, TextAnswer, render_answer
+from longtail.service.answers import PredictOptions, TextAnswer, write_answer
 from longtail.service.errors import ServiceError
 from longtail.service.metrics import CONTENT_TYPE_LATEST
 from longtail.service.models import ServedModel
@@ -54,8 +54,8 @@ async def predict(request: PredictRequest, service: Shared) -> Response:
 
 def render_results(model: ServedModel, answers: list[TextAnswer]) -> bytes:
     """Write the answer to a request for predictions."""
-    results = [render_answer(model, answer) for answer in answers]
-    return encode({"model": model.name, "version": model.version, "results": results})
+    results = ", ".join(write_answer(model, answer) for answer in answers)
+    return f'{{"model": "{model.name}", "version": "{model.version}", "results": [{results}]}}'.encode("utf-8", "replace")
 
 
 @router.get("/labels", response_model=LabelList, dependencies=[can_predict])

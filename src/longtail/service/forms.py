@@ -42,8 +42,8 @@ def parse_number(fields: dict[str, str], name: str, default: float, low: float, 
     except ValueError:
         value = float("nan")
     if not low <= value <= high:
-        bounds = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
-        raise ServiceError(400, f"{name} is not a number {bounds}", hint="Send another value, or leave it out")
+        found = f"{name} is not a number from {low:g} to {high:g}"
+        raise ServiceError(400, found, hint="Send another value, or leave it out")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from functools import cached_property
@@ -39,6 +40,7 @@ class LabelIndex:
         self.labels, self.register = tagger.labels, tagger.register
         self.counts: Ints = self.register.fold_counts(tagger.pipeline.label_counts)
         self._described: dict[int, dict[str, Any]] = {}
+        self._written: dict[int, str] = {}
 
     def describe(self, label: int) -> dict[str, Any]:
         """Return the name, the URI or name by which it is known, the path and the number of training samples of a label."""
@@ -54,6 +56,15 @@ class LabelIndex:
             if len(self._described) >= _MAX_SORTED:
                 self._described = {}
             self._described[label] = found
+        return found
+
+    def write(self, label: int) -> str:
+        """Return what ``describe`` returns as JSON, without the last bracket, so that a score can follow."""
+        found = self._written.get(label)
+        if found is None:
+            if len(self._written) >= _MAX_SORTED:
+                self._written = {}
+            found = self._written[label] = json.dumps(self.describe(label), ensure_ascii=False)[:-1]
         return found
 
     def find_path(self, label: int) -> list[str]:

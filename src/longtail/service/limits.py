@@ -23,6 +23,7 @@ from longtail.service.tokens import find_scopes
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "testserver")
 NO_ROUTE = "none"  # in metrics and logs: an address that does not exist
+MORE_REQUESTS = 1000  # that may be open besides those whose texts wait
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -41,6 +42,7 @@ class Guard:
     ) -> None:
         self.app, self.settings, self.tokens, self.metrics = app, settings, tokens, metrics
         self.max_bytes = int(settings.max_body * 1e6)
+        self.n_open = 0  # requests
         self.origins = frozenset(split_list(settings.cors))
         self.hosts = frozenset([*LOCAL_HOSTS, settings.host, *split_list(settings.hosts)])
 
@@ -63,9 +65,11 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *more, (b"x-request-id", request_id.encode())]}
             await send(message)
 
+        self.n_open += 1
         try:
             await self._answer(scope, receive, send_with_headers, headers)
         finally:
+            self.n_open -= 1
             route = getattr(scope.get("route"), "path", NO_ROUTE)
             seconds = time.monotonic() - start
             self.metrics.requests.labels(route, str(status)).inc()
@@ -74,6 +78,8 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
         try:
+            if self.n_open > self.settings.max_waiting + MORE_REQUESTS and "/health/" not in scope["path"]:
+                raise ServiceError(429, f"{self.n_open:,} requests are open", hint="Try again later", retry_after=1)
             self._check_origin(scope["method"], headers)
             scope["longtail_scopes"] = self._find_scopes(headers)
             body = await self._read_body(receive, headers)

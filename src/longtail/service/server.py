@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,7 @@ from longtail.errors import SettingError
 from longtail.extras import require
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 
-_SWITCH_SECONDS = 0.0005  # how long the thread that predicts may keep the event loop waiting for the interpreter
 _BACKLOG = 2048
-_MAX_CONNECTIONS = 2000
 
 
 def serve(
@@ -43,10 +41,11 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
     import uvicorn
 
     from longtail.service.app import make_app
+    from longtail.service.limits import MORE_REQUESTS
     from longtail.service.protocol import make_protocol
 
+    allow_files(2 * (settings.max_waiting + MORE_REQUESTS))
     app = make_app(settings, folders)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     sock = open_socket(settings)
     config = uvicorn.Config(
         app,
@@ -56,7 +55,6 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_MAX_CONNECTIONS,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         h11_max_incomplete_event_size=1 << 16,
     )
@@ -70,7 +68,7 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
 def open_socket(settings: ServiceSettings) -> socket.socket:
     """Listen on the address. With ``reuse_port``, other processes may listen on it, too; the kernel shares the clients."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio looks for TCP to set TCP_NODELAY
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if settings.reuse_port:
         if not hasattr(socket, "SO_REUSEPORT"):
@@ -85,3 +83,11 @@ def open_socket(settings: ServiceSettings) -> socket.socket:
     sock.listen(_BACKLOG)
     sock.set_inheritable(True)
     return sock
+
+
+def allow_files(n_files: int) -> None:
+    """Raise the number of files that this process may open, as far as the system lets it: connections are files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = n_files if hard == resource.RLIM_INFINITY else min(n_files, hard)
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -39,16 +39,16 @@ class Service:
         return await self.batcher.predict(model, texts, options, render, waits=waits)
 
 
-def get_service(request: Request) -> Service:
-    """Return the service that a request is for."""
+async def get_service(request: Request) -> Service:
+    """Return the service that a request is for. Not a plain function: FastAPI would call that in another thread."""
     service: Service = request.app.state.service
     return service
 
 
-def require_scope(scope: str) -> Callable[[Request], None]:
+def require_scope(scope: str) -> Callable[[Request], Awaitable[None]]:
     """Return a dependency that refuses requests whose token does not have a scope."""
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         scopes = request.scope["longtail_scopes"]
         if scopes is None or scope in scopes:
             return
