@@ -82,9 +82,12 @@ def test_a_proposed_label_that_is_picked_is_accepted(page: Any, tag: Tag) -> Non
     rows = tag(page)
     name = rows.nth(5).get_attribute("data-label-name")
     page.keyboard.press("/")
-    search(page, name).nth(0).click()
-    page.keyboard.press("Escape")
+    option = search(page, name).nth(0)
+    option.click()
     assert rows.nth(5).get_attribute("data-state") == "accepted" and rows.count() == 20
+    assert option.locator(".mark svg").count() == 1
+    option.click()  # the same again takes it back
+    assert rows.nth(5).get_attribute("data-state") == "" and option.locator(".mark svg").count() == 0
 
 
 def test_the_tree_loads_level_by_level_with_the_keyboard(page: Any, tag: Tag) -> None:

@@ -18,7 +18,7 @@ let timer = 0;
 let running = null;
 let active = -1; // option that Enter picks
 
-/** @param given `pick(label)` adds a label, `isPicked(name)` says which are marked. */
+/** @param given `pick(label)` adds a label or takes it back, `isPicked(name)` says which are marked. */
 export function startPicker(given) {
   actions = given;
   query.addEventListener("input", () => {
@@ -93,7 +93,7 @@ function makeOption(label, number) {
   );
   option.pick = () => {
     actions.pick(label);
-    mark.replaceChildren(icon("check"));
+    mark.replaceChildren(actions.isPicked(label.label) ? icon("check") : "");
   };
   option.addEventListener("click", () => {
     setActive(number);

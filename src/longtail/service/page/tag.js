@@ -107,13 +107,15 @@ function acceptAll() {
   renderTag(false);
 }
 
-/** Add a label that the user has picked; if it was proposed, accept it. */
-export async function pick(label) {
+/** Add a label that the user has picked; if it was proposed, accept it. The same again takes it back. */
+export function pick(label) {
+  const picked = isPicked(label.label);
   const proposed = result.labels.some((one) => one.label === label.label);
-  if (proposed) decisions.set([label.label], "accepted");
+  if (picked) decisions.set([label.label], "");
+  else if (proposed) decisions.set([label.label], "accepted");
   else decisions.add(label);
   renderTag(false);
-  if (!proposed) await explainAdded(label, decisions);
+  if (!picked && !proposed) explainAdded(label, decisions);
 }
 
 /** Ask for the score of a label that the model has not proposed, and for its words; 400 if the model knows only its name. */

@@ -75,7 +75,7 @@ function makeItem(context, label, level) {
   item.addEventListener("focus", () => keepFocus(context.tree, item));
   item.pick = () => {
     context.onPick(label);
-    mark.replaceChildren(icon("check"));
+    mark.replaceChildren(context.isPicked(label.label) ? icon("check") : "");
   };
   item.open = async () => {
     const group = element("div", { role: "group" });
