@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from longtail.errors import SettingError
+import longtail
+from longtail.errors import MissingExtra, SettingError
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 from longtail.service.tokens import find_scopes, read_tokens
 from service.conftest import Client
@@ -211,3 +214,11 @@ def test_settings_come_from_a_file_the_environment_and_arguments(tmp_path: Path)
 def test_names_of_models(words: list[str], found: str) -> None:
     with pytest.raises(SettingError, match=found):
         name_models(words, {})
+
+
+def test_the_library_needs_no_web_framework(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    code = "import sys, longtail; longtail.serve, longtail.Tagger; assert not {'fastapi', 'uvicorn'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(MissingExtra, match=r"Serving needs fastapi\. .*'longtail\[serve\]'"):
+        longtail.serve(folder)

@@ -162,6 +162,7 @@ def _add_training(add: _Add) -> None:
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="folder to write to (default: demo)")
     demo.add_argument("--quick", action="store_true", help="linear methods only")
     demo.add_argument("--open", action="store_true", help="open the report in a browser")
+    demo.add_argument("--serve", action="store_true", help="then serve the best model, and open its page in a browser")
 
 
 def _add_selection(add: _Add) -> None:
@@ -319,6 +320,7 @@ def _add_service(add: _Add) -> None:
     tokens = "file with access tokens, one per line: scopes (predict, learn, admin; separated by commas) and the token"
     serve.add_argument("--token-file", metavar="FILE", help=tokens)
     serve.add_argument("--insecure", action="store_true", help="listen beyond this machine without access tokens")
+    serve.add_argument("--open", action="store_true", help="open the page in a browser")
     serve.add_argument("--feedback", metavar="FOLDER", help="folder for feedback (default: feedback)")
     _add_settings(serve, "one further setting, such as deadline=10 or max_texts=100; may be repeated")
     _add_threads(serve)

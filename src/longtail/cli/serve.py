@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import webbrowser
 from argparse import Namespace
 from contextlib import suppress
 
@@ -26,6 +27,8 @@ def serve(arguments: Namespace) -> None:
 
     def announce(address: str) -> None:
         display.say(f"open {address} in a browser; stop with Ctrl-C")
+        if arguments.open:
+            webbrowser.open(address)
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with suppress(KeyboardInterrupt):  # the usual way to stop

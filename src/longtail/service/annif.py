@@ -55,7 +55,7 @@ class AnnifDocument(BaseModel):
 
     text: str
     document_id: str | None = None
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
 
 
 class AnnifBatch(BaseModel):
@@ -76,7 +76,7 @@ class AnnifSample(BaseModel):
 
     text: str = ""
     subjects: list[AnnifSubject] = Field(default_factory=list)
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
 
 
 class LanguageRequest(BaseModel):

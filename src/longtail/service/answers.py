@@ -125,7 +125,7 @@ def find_constraints(model: ServedModel, options: PredictOptions) -> Constraints
     """Return what a request allows and denies; None if that is everything."""
     if options.allow is None and options.subtree is None and not options.deny:
         return None
-    model.index.check_words(options.words)
+    model.catalogue.check_words(options.words)
     found: Constraints = model.find_constraints(options.allow, options.deny, options.subtree)
     return found
 
@@ -137,7 +137,7 @@ def write_answer(model: ServedModel, answer: TextAnswer) -> str:
         total += score
         expected = f', "expected_precision": {round(total / rank, 4)!r}' if is_probability else ""
         parts = f', "parts": {_write_parts(answer.parts[rank - 1])}' if answer.parts and rank <= len(answer.parts) else ""
-        labels.append(f'{model.index.write(label)}, "score": {score!r}{expected}{parts}}}')
+        labels.append(f'{model.catalogue.write(label)}, "score": {score!r}{expected}{parts}}}')
     words = f'{{"n_words": {answer.n_words}, "n_unknown": {answer.n_unknown}}}' if answer.n_words is not None else "null"
     warning = "" if answer.warning is None else f', "warning": {json.dumps(answer.warning)}'
     return f'{{"labels": [{", ".join(labels)}], "unknown": {words}{warning}}}'

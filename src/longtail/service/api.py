@@ -16,13 +16,13 @@ from longtail.service.schemas import (
     FeedbackReceipt,
     FeedbackRequest,
     Health,
+    LabelLevel,
     LabelList,
     ModelCard,
     ModelList,
     PredictRequest,
     PredictResponse,
     ReloadRequest,
-    TreeLevel,
 )
 from longtail.service.state import Service, get_service, require_scope
 
@@ -69,17 +69,17 @@ async def search_labels(
     """Search for labels: by the beginning of a name or synonym, or by meaning: those that the model gives to the words."""
     found = service.models.get(model)
     if by == "prefix":
-        matches = await asyncio.to_thread(found.index.search, q, limit)
-        return _answer({"labels": [{**found.index.describe(label), "matched": name} for label, name in matches]})
+        matches = await asyncio.to_thread(found.catalogue.search, q, limit)
+        return _answer({"labels": [{**found.catalogue.describe(label), "matched": name} for label, name in matches]})
 
     def render(model: ServedModel, answers: list[TextAnswer]) -> bytes:
         names = model.tagger.labels.names
-        return encode({"labels": [{**model.index.describe(i), "matched": names[i]} for i in answers[0].ids]})
+        return encode({"labels": [{**model.catalogue.describe(i), "matched": names[i]} for i in answers[0].ids]})
 
     return Response(await service.predict(found, [q], PredictOptions(k=limit), render), media_type=JSON)
 
 
-@router.get("/labels/tree", response_model=TreeLevel, dependencies=[can_predict])
+@router.get("/labels/tree", response_model=LabelLevel, dependencies=[can_predict])
 async def list_level(
     service: Shared,
     model: ModelName = None,
@@ -88,11 +88,11 @@ async def list_level(
     limit: Annotated[int, Query(ge=1, le=_MAX_LEVEL)] = 200,
 ) -> Response:
     """List the labels directly below another one."""
-    index = service.models.get(model).index
+    catalogue = service.models.get(model).catalogue
 
     def read() -> dict[str, Any]:
-        level = index.list_children(parent)
-        labels = [index.describe_node(label) for label in level[offset : offset + limit].tolist()]
+        level = catalogue.list_children(parent)
+        labels = [catalogue.describe_node(label) for label in level[offset : offset + limit].tolist()]
         return {"labels": labels, "total": len(level)}
 
     return _answer(await asyncio.to_thread(read))

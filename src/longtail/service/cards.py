@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from longtail.service.label_index import LabelIndex
+from longtail.service.catalogue import LabelCatalogue
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.tagger import Tagger
 
@@ -39,10 +39,10 @@ def find_language(tagger: Tagger) -> str | None:
     return None if analyser is None else str(analyser.language).partition("-")[0]
 
 
-def describe_further(tagger: Tagger, index: LabelIndex, n_bytes: int) -> dict[str, Any]:
+def describe_further(tagger: Tagger, catalogue: LabelCatalogue, n_bytes: int) -> dict[str, Any]:
     """Return what a model card shows in addition."""
-    largest = np.argsort(-index.counts, kind="stable")[:_N_LARGEST]
-    labels = [{"label": tagger.labels.names[i], "n_samples": int(index.counts[i])} for i in largest.tolist()]
+    largest = np.argsort(-catalogue.counts, kind="stable")[:_N_LARGEST]
+    labels = [{"label": tagger.labels.names[i], "n_samples": int(catalogue.counts[i])} for i in largest.tolist()]
     return {
         "settings": {name: value for name, value in tagger.model.get_params().items() if name not in ("threads", "device")},
         "figures": measure_held_out(tagger.decisions),

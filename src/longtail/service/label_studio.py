@@ -107,7 +107,7 @@ def _render_task(model: ServedModel, control: LabelControl, answer: TextAnswer) 
     value: dict[str, Any] = {"choices": names}
     if control.kind == "taxonomy":
         pairs = zip(answer.ids, names, strict=True)
-        value = {"taxonomy": [listed.get(name) or [*model.index.find_path(label), name] for label, name in pairs]}
+        value = {"taxonomy": [listed.get(name) or [*model.catalogue.find_path(label), name] for label, name in pairs]}
     region = {"from_name": control.from_name, "to_name": control.to_name, "type": control.kind, "value": value}
     score = sum(answer.scores) / len(answer.scores) if answer.scores else 0.0
     return {

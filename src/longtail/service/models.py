@@ -17,8 +17,8 @@ from longtail.decisions.constraints import Constraints
 from longtail.errors import BundleError, LongtailError
 from longtail.service.answers import PredictOptions, predict_texts
 from longtail.service.cards import describe_further, describe_model
+from longtail.service.catalogue import LabelCatalogue
 from longtail.service.errors import ServiceError
-from longtail.service.label_index import LabelIndex
 from longtail.service.metrics import Metrics
 from longtail.tagger.bundle import MANIFEST, load_manifest
 from longtail.tagger.tagger import Tagger, load
@@ -42,9 +42,9 @@ class ServedModel:
     n_bytes: int
 
     @cached_property
-    def index(self) -> LabelIndex:
+    def catalogue(self) -> LabelCatalogue:
         """The labels, for people."""
-        return LabelIndex(self.tagger)
+        return LabelCatalogue(self.tagger)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class ServedModel:
     @cached_property
     def card(self) -> dict[str, Any]:
         """The model card."""
-        return {**self.summary, **describe_further(self.tagger, self.index, self.n_bytes)}
+        return {**self.summary, **describe_further(self.tagger, self.catalogue, self.n_bytes)}
 
     @cached_property
     def labels_by_urn(self) -> dict[str, int]:

@@ -99,7 +99,7 @@ class TreeNode(BaseModel):
     n_children: int
 
 
-class TreeLevel(BaseModel):
+class LabelLevel(BaseModel):
     """Some of the labels directly below another one."""
 
     labels: list[TreeNode]

@@ -33,7 +33,7 @@ def fold_name(name: str) -> str:
     return _NOT_WORD.sub(" ", name.casefold()).strip()
 
 
-class LabelIndex:
+class LabelCatalogue:
     """The labels of one model."""
 
     def __init__(self, tagger: Tagger) -> None:
