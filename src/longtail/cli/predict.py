@@ -21,6 +21,7 @@ from longtail.decisions.constraints import Constraints
 from longtail.errors import SettingError
 from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
+from longtail.printable import make_visible
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
 from longtail.tagger.prediction import DEFAULT_K
@@ -97,7 +98,7 @@ def _render(text: str | None, answer: Answer) -> str:
     """Render the explanations of one text for people."""
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
-    title = "" if answer.id is None else f"{answer.id}\n"
+    title = "" if answer.id is None else f"{make_visible(answer.id)}\n"
     shown = render_explanations(text, answer.explanations or (), colour=colour, width=width).rstrip("\n")
     novelty = "" if answer.novelty is None else f"     novelty {answer.novelty:.3f}\n"
     return f"{title}{shown}\n{novelty}\n"

@@ -376,7 +376,10 @@ class Tagger:
         ['apple', 'red']
         """
         if label is None:
-            return self.explain_topk(sample, 1)[0]
+            explained = self.explain_topk(sample, 1)
+            if not explained:
+                raise LongtailError("no label was found for this sample", hint="Name the label to explain")
+            return explained[0]
         encoded, number = encode_sample(self, sample), find_explainable(self, label)
         return explain_label(self, encoded, number, self.search.score(encoded, number))
 
@@ -437,7 +440,7 @@ class Tagger:
         if overwrite is None and has_bundle(Path(folder)):
             message = f"{folder}: the model that was saved there is replaced. To avoid this warning, set overwrite=True"
             warnings.warn(message, OverwriteWarning, stacklevel=2)
-        save_bundle(pack_tagger(self), folder)
+        save_bundle(pack_tagger(self), folder, overwrite=overwrite is not False)
 
     def summary(self) -> dict[str, str]:
         """Describe the tagger in a few lines, by name."""

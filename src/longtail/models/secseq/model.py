@@ -30,7 +30,7 @@ from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols
 from longtail.models.secseq.trie import NO_CODE
 from longtail.progress import Progress
-from longtail.state import State, check_number, count_parts, extract_part
+from longtail.state import State, check_count, count_parts, extract_part
 from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
@@ -274,7 +274,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         if self.tokens is not None:
             self.tokens.restore(extract_part(state, "tokens."))
         trees = [extract_part(state, f"{number}.") for number in range(count_parts(state, "symbols"))]
-        K, unseen = check_number(state, "n_symbols", 1, MAX_INT32), self.label_counts == 0
+        K, unseen = check_count(state, "n_symbols", 1, MAX_INT32), self.label_counts == 0
         self.forest, depth = [], None
         for arrays in trees:
             check_symbols(arrays, self.n_labels, depth, K, unseen)
