@@ -52,7 +52,7 @@ LAYERS = [
     ["blending", "estimators"],
     ["comparison"],
     ["recipes", "selection"],
-    ["report"],
+    ["report", "service"],
     ["api"],
     ["cli", "__main__"],
 ]

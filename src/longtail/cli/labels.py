@@ -9,7 +9,9 @@ from typing import Any
 
 from longtail.cli.constraints import get_constraints
 from longtail.cli.output import show, show_notes
+from longtail.data.annif import format_annif_vocabulary
 from longtail.errors import SettingError
+from longtail.files import open_atomic
 from longtail.printable import escape_json, make_visible
 from longtail.progress import Display
 from longtail.report.label_changes import render_diff
@@ -41,6 +43,9 @@ def labels(arguments: Namespace) -> None:
             change = editor.set_constraints(given, reason=arguments.reason)
         case "undo":
             change = editor.undo()
+        case "export":
+            _export(editor, arguments)
+            return
         case _:
             _show(editor, arguments)
             return
@@ -60,6 +65,17 @@ def _show(editor: LabelEditor, arguments: Namespace) -> None:
         found = editor.diff(arguments.vocabulary, language=arguments.vocabulary_language)
     show_notes(editor.notes, Display())
     show(_to_json(found.to_json()) if arguments.json else render_diff(found))
+
+
+def _export(editor: LabelEditor, arguments: Namespace) -> None:
+    """Write the labels that are predicted."""
+    active = editor.register.is_active.nonzero()[0].tolist()
+    text = format_annif_vocabulary(editor.register.labels, active, arguments.language)
+    if arguments.out is None:
+        show(text)
+        return
+    with open_atomic(arguments.out) as stream:
+        stream.write(text.encode())
 
 
 def _to_json(value: Any) -> str:

@@ -60,6 +60,7 @@ EXAMPLES = {
     "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
     "info": ("longtail info model", "longtail info trees --tree tree.svg"),
     "methods": ("longtail methods", "longtail methods plt"),
+    "serve": ("longtail serve model", "longtail serve model subjects=trees --port 8080 --token-file tokens.txt"),
     "demo": ("longtail demo --quick", "longtail demo --out tour --open"),
 }
 
@@ -117,6 +118,7 @@ def build_parser() -> Parser:
     _add_changes(add)
     _add_descriptions(add)
     _add_labels(add)
+    _add_service(add)
     _add_data(add)
     return top
 
@@ -171,6 +173,7 @@ def _add_training(add: _Add) -> None:
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="folder to write to (default: demo)")
     demo.add_argument("--quick", action="store_true", help="linear methods only")
     demo.add_argument("--open", action="store_true", help="open the report in a browser")
+    demo.add_argument("--serve", action="store_true", help="then serve the best model, and open its page in a browser")
 
 
 def _add_selection(add: _Add) -> None:
@@ -314,7 +317,28 @@ def _add_labels(add: _Add) -> None:
     history = operation("history", "List the changes, oldest first.", logged=False)
     for parser in (diff, sync, history):
         parser.add_argument("--json", action="store_true", help="print JSON")
+    export = operation("export", "Write the labels that are predicted, for other programs.", logged=False)
+    formats = "annif: the CSV file that `annif load-vocab` reads"
+    export.add_argument("--format", choices=("annif",), required=True, help=formats)
+    export.add_argument("--language", default="en", metavar="CODE", help="language of the names (default: en)")
+    export.add_argument("--out", metavar="FILE", help="write to a file (default: standard output)")
     operation("undo", "Undo the last change that was not undone yet.", logged=False)
+
+
+def _add_service(add: _Add) -> None:
+    serve = add("serve", "Serve saved taggers over HTTP, with a web page; until stopped with Ctrl-C or SIGTERM.")
+    models = "folder of a saved model; NAME=FOLDER names it; the first is the default"
+    serve.add_argument("models", nargs="*", metavar="MODEL", help=models)
+    serve.add_argument("--port", type=int, metavar="N", help="port to listen on (default: 8000)")
+    serve.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1, this machine only)")
+    serve.add_argument("--config", metavar="FILE", help="TOML file with settings, and with models in the table [models]")
+    tokens = "file with access tokens, one per line: scopes (predict, learn, admin; separated by commas) and the token"
+    serve.add_argument("--token-file", metavar="FILE", help=tokens)
+    serve.add_argument("--insecure", action="store_true", help="listen beyond this machine without access tokens")
+    serve.add_argument("--open", action="store_true", help="open the page in a browser")
+    serve.add_argument("--feedback", metavar="FOLDER", help="folder for feedback (default: feedback)")
+    _add_settings(serve, "one further setting, such as deadline=10 or max_texts=100; may be repeated")
+    _add_threads(serve)
 
 
 def _add_data(add: _Add) -> None:

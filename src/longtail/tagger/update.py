@@ -104,7 +104,8 @@ def update_tagger(
     if held_out is not None:
         after = _score(pipeline, held_out)
         _run(pipeline, held_out, _take(replayed, _HELD_OUT, seed), progress)
-    unknown = pipeline.share_unknown_words(texts)
+    counted = pipeline.count_unknown_words(texts)
+    unknown = None if counted is None else float(counted[1].sum() / max(counted[0].sum(), 1))
     report = UpdateReport(
         trained=trained,
         n_samples=0 if new is None else new.n_samples,
