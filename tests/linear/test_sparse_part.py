@@ -83,7 +83,7 @@ def test_the_state_restores_the_scores() -> None:
     X, Y = draw()
     seen = np.array([0, 1, 3, 4, 5, 6], np.int32)
     part = SparsePart.from_centroids(X, Y).select_labels(seen)
-    again = SparsePart.from_state(part.state())
+    again = SparsePart.from_state(part.state(), X.shape[1], len(seen))
     assert np.array_equal(part.score(X), again.score(X))
     assert part.state()["labels"].dtype == np.uint16
     assert np.array_equal(again.spread_labels(seen, 7).score(X)[:, seen], part.score(X))
