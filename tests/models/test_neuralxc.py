@@ -153,7 +153,9 @@ def test_plan_depends_on_the_size_of_the_data() -> None:
     assert (few.label_init, few.optimizer, few.code_activation) == ("random", "sgd", "relu")
     assert (many.label_init, many.optimizer, many.code_activation) == ("centroids", "lazy-adam", "none")
     assert (few.encoder_widths, few.label_encoder_widths, few.regressor_widths) == ((256,), (256,), ())
-    assert (many.encoder_widths, many.label_encoder_widths, many.regressor_widths) == ((512,), (512,), ())
+    assert (many.encoder_widths, many.label_encoder_widths, many.regressor_widths) == ((256,), (256,), ())
+    assert NeuralXC(sparse_part=False).plan(10_000, 500, 4097).encoder_widths == (512,)
+    assert [NeuralXC().plan(10_000, n, 4097).n_reconstructed for n in (500, 100_000)] == [500, 32_768]
     eurlex = NeuralXC(encoder="published", regressor="published", optimizer="adam").plan(15_539, 5000, 3993)
     assert (eurlex.encoder_widths, eurlex.label_encoder_widths, eurlex.regressor_widths) == (
         (2500, 1250, 500),

@@ -191,23 +191,29 @@ def fit_neuralxc(
 ) -> tuple[NeuralXCWeights, History]:
     """Train the networks; return their weights and the history of the last stage."""
     training = NeuralXCTraining(X, Y, settings, plan)
-    data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
-    metric = (lambda: training.validate(*valid)) if valid is not None else None
-    net, stages = training.net, training.stages()
-    loop = plan_loop(settings, plan, training.n_steps, data, n_runs=len(stages))
-    history: History = []
     with torch_threads(settings.threads):
-        for stage in stages:
-            of_stage = replace(loop, name=stage.name)
-            if settings.checkpoint and len(stages) > 1:
-                of_stage.checkpoint = f"{settings.checkpoint}-{stage.name}"
-            optimizer, score = training.build_optimizer(stage.networks), metric if stage is stages[-1] else None
-            run = train(net, training.batches, stage.loss, optimizer, of_stage, metric=score, progress=progress)
-            history = run.history
-        weights = net.export(plan.output_activation, training.outputs)
+        history = _train_stages(training, valid, progress)
+        weights = training.net.export(plan.output_activation, training.outputs)
         if settings.wants_sparse_part(len(training.seen)):
             weights = weights._replace(sparse=training.fit_sparse_part(valid, progress))
     return weights, history
+
+
+def _train_stages(training: NeuralXCTraining, valid: Valid | None, progress: Progress) -> History:
+    """Train all stages; return the history of the last one. What only training needs is freed before weights are copied."""
+    X, Y, settings = training.X, training.Y, training.settings
+    data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
+    metric = (lambda: training.validate(*valid)) if valid is not None else None
+    stages, history = training.stages(), []
+    loop = plan_loop(settings, training.plan, training.n_steps, data, n_runs=len(stages))
+    for stage in stages:
+        of_stage = replace(loop, name=stage.name)
+        if settings.checkpoint and len(stages) > 1:
+            of_stage.checkpoint = f"{settings.checkpoint}-{stage.name}"
+        optimizer, score = training.build_optimizer(stage.networks), metric if stage is stages[-1] else None
+        run = train(training.net, training.batches, stage.loss, optimizer, of_stage, metric=score, progress=progress)
+        history = run.history
+    return history
 
 
 def _squared_distance(first: Tensor, second: Tensor) -> Tensor:
