@@ -91,3 +91,13 @@ def test_the_example_method_passes_the_contract_tests(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) >= 17
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    """A name without a file is in the file named before it."""
+    page, content = (ROOT / "docs" / "reliability.md").read_text(), ""
+    for file, name in re.findall(r"`(test_\w+\.py)?(?:::(test_\w+))?`", page):
+        if file:
+            (path,) = (ROOT / "tests").rglob(file)
+            content = path.read_text()
+        assert not name or f"def {name}(" in content, f"{file}::{name}"

@@ -22,7 +22,7 @@ from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
-from longtail.state import MAX_COUNT, State, check_array, check_number, refuse
+from longtail.state import MAX_COUNT, State, check_array, check_count, refuse
 from longtail.topk import NO_LABEL, HeldOut, TopK, find_above, make_indicator
 
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
@@ -321,8 +321,8 @@ class Model(Settings, ABC):
         self.label_counts = check_array(state, "label_counts", "i4", (None,), minimum=0)
         if not self.label_counts.any():
             raise refuse(state, "label_counts", "has no label with samples", "At least one must have samples")
-        self.n_samples = check_number(state, "sizes", 1, MAX_COUNT)
-        self.n_features = check_number(state, "sizes", int(self.reads == "features"), MAX_INT32, at=1)
+        self.n_samples = check_count(state, "sizes", 1, MAX_COUNT)
+        self.n_features = check_count(state, "sizes", int(self.reads == "features"), MAX_INT32, at=1)
         vars(self).pop("n_seen", None)
         self._restore(state)
         return self

@@ -130,6 +130,13 @@ def check_number(state: State, name: str, minimum: float, maximum: float, at: in
     return value
 
 
+def check_count(state: State, name: str, minimum: int, maximum: int, at: int = 0) -> int:
+    """Return an integer of a short array if it is within limits."""
+    if (dtype := get_array(state, name).dtype).kind not in "iu":
+        raise refuse(state, name, f"has the type {dtype}", "It must be an integer")
+    return int(check_number(state, name, minimum, maximum, at))
+
+
 def get_array(state: State, name: str) -> NDArray[Any]:
     """Return an array; raise a ``BundleError`` if there is none of this name."""
     if name not in state:

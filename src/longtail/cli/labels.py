@@ -10,6 +10,7 @@ from typing import Any
 from longtail.cli.constraints import get_constraints
 from longtail.cli.output import show, show_notes
 from longtail.errors import SettingError
+from longtail.printable import escape_json, make_visible
 from longtail.progress import Display
 from longtail.report.label_changes import render_diff
 from longtail.tagger.label_editor import LabelEditor
@@ -44,14 +45,14 @@ def labels(arguments: Namespace) -> None:
             _show(editor, arguments)
             return
     show_notes(editor.notes, Display())
-    show(str(change))
+    show(make_visible(str(change)))
 
 
 def _show(editor: LabelEditor, arguments: Namespace) -> None:
     """Show the history, or compare with a vocabulary and follow it."""
     if arguments.operation == "history":
         listed = [asdict(change) for change in editor.history]
-        show(_to_json(listed) if arguments.json else "\n".join(map(str, editor.history)))
+        show(_to_json(listed) if arguments.json else "\n".join(make_visible(str(change)) for change in editor.history))
         return
     if arguments.operation == "sync":
         found = editor.sync(arguments.vocabulary, reason=arguments.reason, language=arguments.vocabulary_language)
@@ -62,7 +63,7 @@ def _show(editor: LabelEditor, arguments: Namespace) -> None:
 
 
 def _to_json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
+    return escape_json(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def _split(words: list[str], editor: LabelEditor) -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
-from longtail.files import open_read, read_lines
+from longtail.files import open_read
+from longtail.text_lines import read_lines
 
 _SUBJECT_SUFFIXES = (".tsv", ".key")
 

@@ -76,7 +76,7 @@ def _check_names(source: Source, record: Record, names: Mapping[str, list[str]],
     """Raise an error if a record says nothing, contradicts itself, or rejects a label that the tagger cannot have shown."""
     if not any(names.values()):
         found = "no label was accepted, rejected or added"
-        raise DataError(found, where=source.locate(record), hint="Leave texts without feedback out")
+        raise DataError(found, where=source.locate(record), hint=f"Leave texts without feedback out. {_EXAMPLE}")
     if both := {*names["accepted"], *names["added"]} & set(names["rejected"]):
         found = f'the label "{min(both)}" is rejected, but also accepted or added'
         raise DataError(found, where=source.locate(record, "rejected"), hint="Keep one of the two")

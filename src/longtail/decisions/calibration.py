@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from longtail.linear.logistic import fit_logistic
-from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_number, extract_part, refuse
+from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_count, extract_part, refuse
 from longtail.topk import NO_LABEL, TopK, find_hits
 
 Doubles = NDArray[np.float64]
@@ -107,7 +107,7 @@ class Calibration:
         """Restore what ``state`` returned."""
         by_score, final = (Curve.from_state(extract_part(state, f"{name}.")) for name in ("by_score", "final"))
         weights = check_array(state, "weights", "f8", (3,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
-        return cls(by_score, weights, final, check_number(state, "n_samples", 0, MAX_COUNT))
+        return cls(by_score, weights, final, check_count(state, "n_samples", 0, MAX_COUNT))
 
 
 def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> Calibration:

@@ -22,7 +22,7 @@ from longtail.decisions.label_thresholds import LabelThresholds, fit_label_thres
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.metrics.sets import choose_threshold
-from longtail.state import State, check_number, extract_part
+from longtail.state import State, check_count, check_number, extract_part
 from longtail.topk import TopK, keep_above, keep_labels
 
 DEFAULT_TARGET = Target("expected-f1")
@@ -59,8 +59,8 @@ class SetRules:
         """Restore what ``state`` returned."""
         macro = LabelThresholds.from_state(extract_part(state, "macro."))
         curve = RiskCurve.from_state(extract_part(state, "curve."))
-        depth = check_number(state, "depth", 1, MAX_INT32)
-        return cls(int(depth), float(check_number(state, "micro", 0, 1)), macro, curve)
+        depth = check_count(state, "depth", 1, MAX_INT32)
+        return cls(depth, float(check_number(state, "micro", 0, 1)), macro, curve)
 
 
 def fit_rules(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.integer[Any]]) -> SetRules:

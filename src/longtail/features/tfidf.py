@@ -190,12 +190,10 @@ class Tfidf(TfidfSettings):
 
     def restore(self, state: State) -> Tfidf:
         """Restore what ``state`` returned."""
-        self.terms, self.idf = (
-            check_array(state, "terms", "u1", (None,)),
-            check_array(state, "idf", "f4", (None,), finite=True),
-        )
-        offsets = (len(self.idf) + 1,)
-        self.offsets = check_array(state, "offsets", "i8", offsets, grows_to=len(self.terms), ascending=True)
+        self.terms = check_array(state, "terms", "u1", (None,))
+        self.idf = check_array(state, "idf", "f4", (None,), finite=True)
+        shape = (len(self.idf) + 1,)
+        self.offsets = check_array(state, "offsets", "i8", shape, grows_to=len(self.terms), ascending=True)
         if not len(self.idf):
             raise refuse(state, "idf", "is empty", "There must be a term")
         self.mean_length = float(check_number(state, "mean_length", _MIN_LENGTH, MAX_COUNT))

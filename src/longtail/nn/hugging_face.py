@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,13 +90,13 @@ def load_hugging_face(folder: Path, dropout: float) -> HuggingFaceEncoder:
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with quiet_transformers() as transformers:
         try:
+            check_config(json.loads((folder / "config.json").read_bytes()), where=str(folder))
             config = transformers.AutoConfig.from_pretrained(folder, **local)
-            check_config(config.to_dict(), where=str(folder))
             for name in _DROPOUT_NAMES:
                 if hasattr(config, name):
                     setattr(config, name, dropout)
             model = transformers.AutoModel.from_pretrained(folder, config=config, use_safetensors=True, **local)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, AttributeError) as error:
             hint = "The folder needs config.json and model.safetensors, as transformers' save_pretrained writes them"
             raise SettingError(f"the model cannot be read ({error})", where=str(folder), hint=hint) from error
     return make_hugging_face(model.config.to_dict(), model.float())
@@ -127,9 +128,7 @@ def check_config(config: Any, where: str = "", max_layers: int | None = None) ->
         if kernels or (name in _FOREIGN and value):
             raise SettingError(f"the encoder needs {name}={value!r:.60}", where=where, hint=_NO_CODE)
         if isinstance(value, int) and abs(value) > _MAX_SIZE:
-            raise SettingError(
-                f"the encoder has {name}={value!r:.60}", where=where, hint=f"It must be at most {_MAX_SIZE:,}"
-            )
+            raise SettingError(f"the encoder has {name}={value}", where=where, hint=f"It must be at most {_MAX_SIZE:,}")
         if max_layers is not None and _COUNTED.search(name) and isinstance(value, int) and value > max_layers:
             found = f"the encoder has {name}={value}, but {max_layers} arrays of weights"
             raise SettingError(found, where=where, hint="Train the model again")

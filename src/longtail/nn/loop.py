@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from longtail.errors import LongtailError, SettingError
-from longtail.files import open_atomic
+from longtail.files import check_new_file, open_atomic
 from longtail.nn.average import WeightAverage
 from longtail.nn.checkpoint import Stateful, fingerprint, load_checkpoint, save_checkpoint, to_plain_types
 from longtail.nn.devices import adapt_threads
@@ -181,6 +181,8 @@ class _Loop:
         self.device = next(net.parameters()).device
         self.fixed_settings = plan.fixed_settings()
         self.parts: dict[str, Stateful] = {"net": net, "optimizer": optimizer, "average": self.average, "run": self.run}
+        for path in (plan.checkpoint, plan.log):
+            check_new_file(path)  # before hours of training
         if plan.checkpoint and Path(plan.checkpoint).exists():
             load_checkpoint(plan.checkpoint, self.fixed_settings, self.parts)
         self.saved = self.started = self.begin = time.monotonic()

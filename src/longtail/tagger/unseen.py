@@ -23,7 +23,7 @@ from longtail.features.pretrained import STATIC_VECTORS
 from longtail.kernels import Bools, Floats, Ints
 from longtail.linear.logistic import fit_logistic
 from longtail.model import PartWeights
-from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_number, extract_part, get_text, refuse
+from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_count, extract_part, get_text, refuse
 from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
@@ -72,7 +72,7 @@ class UnseenLabels:
         """Restore what ``state`` returned."""
         buckets = check_array(state, "buckets", "i4", (None,), minimum=0, maximum=2 * N_BUCKETS - 1)
         counts = check_array(state, "counts", "i4", buckets.shape, minimum=0)
-        rarity = Rarity(check_number(state, "n_texts", 0, MAX_COUNT), buckets, counts)
+        rarity = Rarity(check_count(state, "n_texts", 0, MAX_COUNT), buckets, counts)
         vectors = get_text(state, "vectors") or None
         if vectors is not None and vectors not in STATIC_VECTORS:
             raise refuse(state, "vectors", f'is "{vectors}"', f"It must be one of: {', '.join(STATIC_VECTORS)}")

@@ -111,6 +111,7 @@ class AplcSettings(TrainingSettings, NameSettings, SparsePartSettings):
         default=None,
         paper="2, or 4 for many labels",
         positive=True,
+        maximum=1000,
     )
     partition: str = setting(
         "How labels are divided by frequency: share (by proportions), or cheapest (where a step costs least by eq. 11, in at"

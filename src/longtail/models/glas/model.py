@@ -130,7 +130,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
             NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress
         )
         self._set_weights(weights, counts, X)
-        return f"the network was trained further; {len(new):,} labels were added"
+        return f"the network was trained further; labels with their first samples: {len(new):,}"
 
     def check_requirements(self) -> None:
         """Raise an error if a package or word vectors that ``fit`` needs are missing."""

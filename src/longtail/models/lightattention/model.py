@@ -144,7 +144,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]
         self._loaded = None
         n_new = int(np.count_nonzero(counts)) - self.n_seen
-        return f"the networks of all levels were trained further; {n_new:,} labels were added"
+        return f"the networks of all levels were trained further; labels with their first samples: {n_new:,}"
 
     def _grow_trees(
         self, tfidf: sp.csr_array, Y: sp.csr_array, plan: LightAttentionPlan, progress: Progress

@@ -16,7 +16,7 @@ from longtail.features.token_rows import TokenRows, join_rows
 from longtail.kernels import Floats, Ints, Longs, kernel
 from longtail.models.lightattention.settings import choose_max_length
 from longtail.progress import SILENT, Progress
-from longtail.state import State, check_number
+from longtail.state import State, check_count
 
 UNKNOWN_WORD = 0  # the id of all words that are not in the vocabulary
 SMALL_CORPUS_TEXTS = 100  # with fewer training texts, words that occur in a single text are in the vocabulary, too
@@ -114,7 +114,7 @@ class Vocabulary:
     def restore(self, state: State) -> Vocabulary:
         """Restore what ``state`` returned."""
         self.tfidf.restore(state)
-        self.max_length = check_number(state, "max_length", 1, MAX_INT32)
+        self.max_length = check_count(state, "max_length", 1, MAX_INT32)
         return self
 
 

@@ -146,7 +146,7 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         weights = continue_neuralxc(samples, weights, new, log_odds[new], self, plan, progress)
         self.seen = seen
         self._set_weights(weights, X)
-        return f"the networks were trained further; {len(new):,} labels were added"
+        return f"the networks were trained further; labels with their first samples: {len(new):,}"
 
     def _check_update(self, plan: NeuralXCPlan, after: NeuralXCPlan) -> None:
         """Raise an error for settings with which training cannot be continued."""

@@ -30,7 +30,7 @@ from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols
 from longtail.models.secseq.trie import NO_CODE
 from longtail.progress import Progress
-from longtail.state import State, check_number, count_parts, extract_part
+from longtail.state import State, check_count, count_parts, extract_part
 from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
@@ -187,7 +187,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         ]
         self.forest = forest
         self._set_trees([compress_arrays(arrays, self) for arrays in trees])
-        return f"the networks of all codes were trained further; {n_new:,} labels were added"
+        return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
 
     def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
         """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""
@@ -274,7 +274,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         if self.tokens is not None:
             self.tokens.restore(extract_part(state, "tokens."))
         trees = [extract_part(state, f"{number}.") for number in range(count_parts(state, "symbols"))]
-        K, unseen = check_number(state, "n_symbols", 1, MAX_INT32), self.label_counts == 0
+        K, unseen = check_count(state, "n_symbols", 1, MAX_INT32), self.label_counts == 0
         self.forest, depth = [], None
         for arrays in trees:
             check_symbols(arrays, self.n_labels, depth, K, unseen)

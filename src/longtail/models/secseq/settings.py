@@ -148,7 +148,9 @@ class SecSeqSettings(TrainingSettings, NameSettings):
         default=False,
         paper="not given",
     )
-    max_labels: int = setting("Maximum number of labels of a sequence.", default=30, paper="30 (mlc2seq)", positive=True)
+    max_labels: int = setting(
+        "Maximum number of labels of a sequence.", default=30, paper="30 (mlc2seq)", positive=True, maximum=1000
+    )
     hidden: int = setting(
         "Hidden units: of the decoder of sequences, or of the layers of target=set.",
         default=256,
@@ -181,9 +183,11 @@ class SecSeqSettings(TrainingSettings, NameSettings):
         choices=DECODINGS,
     )
     beam: int = setting(
-        "Beam width, for sequences and for the search with target=set.", default=20, paper="5", positive=True
+        "Beam width, for sequences and for the search with target=set.", default=20, paper="5", positive=True, maximum=1000
     )
-    samples: int = setting("Sequences sampled per text with decoding=samples.", default=32, paper="not given", positive=True)
+    samples: int = setting(
+        "Sequences sampled per text with decoding=samples.", default=32, paper="not given", positive=True, maximum=1000
+    )
     constrained: bool = setting(
         "Whether only codes that a label has are generated; decoding=direct always does so.",
         default=False,
