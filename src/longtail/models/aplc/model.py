@@ -5,7 +5,6 @@ Training is in ``longtail.models.aplc.training`` and needs torch; prediction is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -128,12 +127,15 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         from longtail.nn.validation import mean_precision
 
         part = fit_sparse_part(X, Y, self.seed, progress).select_labels(self.search.order)
-        validate: Callable[[SparsePart], float] | None = None
-        if valid is not None:
-            T, H = valid[0], self._embed(valid[0])
-            validate = lambda each: mean_precision(  # noqa: E731
-                lambda some: self.search.topk_sum(H[some], each, T[some], 5, self.threads, None), valid[1]
-            )
+        if valid is None:
+            self.sparse = choose_scale(part, None)
+            return
+        T, Y = valid
+        H = self._embed(T)
+
+        def validate(each: SparsePart) -> float:
+            return mean_precision(lambda some: self.search.topk_sum(H[some], each, T[some], 5, self.threads, None), Y)
+
         self.sparse = choose_scale(part, validate)
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
