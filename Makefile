@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint coverage docs build clean
+.PHONY: demo test lint coverage docs build interop clean
 
-# The demo needs the library and torch, not the tools of developers.
+# The demo needs the library, torch and the service, not the tools of developers.
 demo: .venv/.demo
 	$(BIN)/longtail demo --out demo
 	@echo 'To use longtail in this shell:  . $(BIN)/activate'
@@ -31,6 +31,15 @@ docs: .venv/.dev
 build: .venv/.dev
 	$(BIN)/python -m build --outdir dist .
 
+# Annif, its client and schemathesis in an environment, and the service checked with them. All requests stay on this machine.
+interop: .venv/.dev .venv-interop/.done
+	$(BIN)/python tests/interop/check_annif.py .venv-interop
+
+.venv-interop/.done:
+	test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
+	.venv-interop/bin/python -m pip install --quiet annif==1.4.3 annif-client==0.5.0 schemathesis==4.32.5
+	touch $@
+
 # A stamp is written last, so that a broken installation is never taken for a complete one.
 .venv/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -39,8 +48,8 @@ build: .venv/.dev
 
 .venv/.demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable '.[nn]'
+	$(PIP) --editable '.[nn,serve]'
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist docs/_build src/*.egg-info
+	rm -rf .venv .venv-interop demo build dist docs/_build src/*.egg-info

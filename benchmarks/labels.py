@@ -18,6 +18,7 @@ from common import MB, Row, Stopwatch, make_parser, report
 
 from longtail import Dataset, LabelEditor, Labels, Tagger, load
 from longtail.data.vocabulary import format_vocabulary
+from longtail.errors import suggest
 
 
 def make_labels(n: int) -> Labels:
@@ -95,9 +96,12 @@ def measure(n_labels: int, folder: Path) -> list[Row]:
             operation(LabelEditor(folder / "model"))
         written = sum(p.stat().st_size for p in (folder / "model").iterdir() if p.name not in before)
         rows.append({"labels": n_labels, "operation": name, "CPU-s": watch.cpu, "new files MB": written / MB})
-    with Stopwatch() as watch:
-        load(folder / "model")
-    return [*rows, {"labels": n_labels, "operation": "load the tagger", "CPU-s": watch.cpu}]
+    others = {"load the tagger": lambda: load(folder / "model"), "suggest a name": lambda: suggest("label nubmer 77", names)}
+    for name, work in others.items():
+        with Stopwatch() as watch:
+            work()
+        rows.append({"labels": n_labels, "operation": name, "CPU-s": watch.cpu})
+    return rows
 
 
 def main() -> None:

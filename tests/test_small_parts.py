@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,24 @@ def test_a_message_says_where_what_and_how_to_fix_it() -> None:
     assert str(DataError("it is broken")) == "it is broken"
     assert suggest("x", []) == "Available: none"
     assert suggest("a7", (f"a{i}" for i in range(30))).endswith(", …")
+
+
+def test_suggestions_among_many_names_compare_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [
+        f"{first} {second}{i}" for i in range(300) for first in ("red", "", "sea") for second in ("apple", "Wave", "\ud800")
+    ]
+    compared: list[int] = []
+
+    def note(name: str, some: list[str], **options: float) -> list[str]:
+        compared.append(len(some))
+        return get_close_matches(name, some, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("longtail.errors.get_close_matches", note)
+    for at in (0, 7, 1234, 2699):
+        typed = names[at][:2] + names[at][3:]
+        assert f'Did you mean "{names[at]}"' in suggest(typed, ["", *names])
+    assert "Did you mean" not in suggest("ÿ", names) and max(compared) <= 100
+    assert suggest("x", names).count(", ") == 20 and "Available:  Wave0, " in suggest("x", names)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from longtail.nn.pretraining import pretrain as pretrain
     from longtail.progress import set_progress as set_progress
     from longtail.recipes.reproduce import reproduce as reproduce
+    from longtail.service.server import serve as serve
     from longtail.spec import MethodSpec as MethodSpec
     from longtail.tagger.explanation import Explanation as Explanation
     from longtail.tagger.label_editor import LabelEditor as LabelEditor
@@ -59,6 +60,7 @@ _MODULES = {
     "read": "longtail.data.read",
     "read_vocabulary": "longtail.data.vocabulary",
     "reproduce": "longtail.recipes.reproduce",
+    "serve": "longtail.service.server",
     "set_progress": "longtail.progress",
     "split": "longtail.data.split",
     "tune": "longtail.api",

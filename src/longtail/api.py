@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from longtail.data.read import read
 from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
 from longtail.errors import SettingError
-from longtail.files import STDIN, find_unwritable, is_endless, open_atomic
+from longtail.files import STDIN, create_temporary_folder, find_unwritable, is_endless, open_atomic
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.ranking import DEFAULT_KS
 from longtail.progress import Progress, resolve_progress
@@ -65,8 +64,8 @@ def compare(
     :param labels: The column with the labels. None: guessed.
     :param layout: Further options of ``longtail.read``.
     """
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary if out is None else out)
+    with create_temporary_folder() as temporary:
+        folder = temporary if out is None else Path(out)
         parts = {"train": train, "test": test, **({} if valid is None else {"valid": valid})}
         check_sources(*parts.values(), vocabulary=layout.get("vocabulary"))
         candidates = check_candidates(parse_candidates(methods, settings), folder, seed, threads)

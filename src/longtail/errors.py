@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from heapq import nsmallest
 from typing import Any
 
+from longtail.printable import make_visible
+
 _MAX_SUGGESTIONS = 20
+_MAX_COMPARED = 100  # names that are compared character by character
+_N_PAIRS = 1 << 16  # hashes of pairs of characters
 
 
 class LongtailError(Exception):
@@ -23,7 +28,7 @@ class LongtailError(Exception):
     def __init__(self, found: str, *, where: str = "", hint: str = "") -> None:
         self.found, self.where, self.hint = found, where, hint
         text = f"{where}: {found}" if where else found
-        super().__init__(f"{text}. {hint}" if hint else text)
+        super().__init__(make_visible(f"{text}. {hint}" if hint else text))  # it may quote a label, a text, a path
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_error, (type(self), self.found, self.where, self.hint)  # so that it survives another process
@@ -45,6 +50,10 @@ class SettingError(LongtailError):
 
 class BundleError(LongtailError):
     """A saved tagger that is missing, damaged, or written by a newer version of longtail."""
+
+
+class WriteError(LongtailError):
+    """A file or folder that cannot be written: the disk is full, or another process is writing to it."""
 
 
 class MissingExtra(LongtailError):
@@ -76,7 +85,28 @@ def suggest(name: str, choices: Iterable[str]) -> str:
     >>> suggest("popularty", ["ovr", "popularity"])
     'Did you mean "popularity"? Available: ovr, popularity'
     """
-    names = sorted(choices)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    listed = ", ".join(names[:_MAX_SUGGESTIONS]) + (", …" if len(names) > _MAX_SUGGESTIONS else "")
+    names = list(choices)
+    near = get_close_matches(name, _select_similar(name, names) if len(names) > _MAX_COMPARED else names, n=1, cutoff=0.5)
+    listed = ", ".join(nsmallest(_MAX_SUGGESTIONS, names)) + (", …" if len(names) > _MAX_SUGGESTIONS else "")
     return (f'Did you mean "{near[0]}"? ' if near else "") + f"Available: {listed or 'none'}"
+
+
+def _select_similar(name: str, names: list[str]) -> list[str]:
+    """Return the names with the largest share of pairs of characters that are in ``name``: comparing all takes seconds."""
+    import numpy as np
+
+    filled = [one for one in names if one]
+    lengths = np.fromiter(map(len, filled), np.int64, len(filled))
+
+    def hash_pairs(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        return (codes[:-1] * np.uint32(31) + codes[1:]) & np.uint32(_N_PAIRS - 1)
+
+    is_in_name = np.zeros(_N_PAIRS, np.int8)
+    is_in_name[hash_pairs(name)] = 1
+    shared = np.append(is_in_name[hash_pairs("".join(filled))], np.int8(0))  # [n_characters] with the next character
+    ends = np.cumsum(lengths)
+    shared[ends - 1] = 0  # with the first character of the next name
+    counts = np.add.reduceat(shared, ends - lengths, dtype=np.int64)
+    best = np.argsort(-2 * counts / (lengths + len(name)), kind="stable")[:_MAX_COMPARED]
+    return [filled[i] for i in best]

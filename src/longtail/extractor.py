@@ -151,10 +151,10 @@ class FeatureExtractor(FeatureSettings):
         """Return how unlike the training data each sample is [n], by the autoencoder of the features or of the model."""
         return model.novelty(sample.X) if self.autoencoder is None else self.autoencoder.novelty(sample.vectors)
 
-    def share_unknown_words(self, texts: Sequence[str]) -> float | None:
-        """Return the share of the words of texts that are not known; None for features that are not words."""
+    def count_unknown_words(self, texts: Sequence[str]) -> tuple[Ints, Ints] | None:
+        """Return how many words each text has and how many of them are not known; None for features that are not words."""
         words = self.features.words if isinstance(self.features, Hybrid) else self.features
-        return words.share_unknown_words(texts) if isinstance(words, TextFeatures) else None
+        return words.count_unknown_words(texts) if isinstance(words, TextFeatures) else None
 
     def explain(self, sample: Encoded, model: Model, label: int) -> PartWeights:
         """Return the parts of one text or feature vector with their contributions to a label: see ``Model.explain``.

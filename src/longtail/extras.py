@@ -14,6 +14,9 @@ EXTRAS = {
     "sentencepiece": "nn",
     "pyarrow": "parquet",
     "rdflib": "skos",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "prometheus_client": "serve",
 }
 
 

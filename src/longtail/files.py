@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import lzma
@@ -9,17 +10,22 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
 
-from longtail.errors import DataError, SettingError, suggest
+from longtail.errors import DataError, SettingError, WriteError, suggest
+from longtail.locks import create_part, finish_part
 
 STDIN = "-"
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _BUFFER_BYTES = 1 << 16
+_MAX_EXPANSION, _FREE_EXPANSION = 100, 1 << 23  # times the size of a compressed file, unless it is small: bytes
+_MIN_FREE = 1 << 20  # bytes on a disk that is not full
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -31,12 +37,12 @@ def open_read(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == STDIN else Path(path).open("rb") as stream:
             head, raw = peek(stream, len(_XZ_MAGIC), at_once=True)
-            if head.startswith(_GZIP_MAGIC):
-                with gzip.open(raw) as from_gzip:
-                    yield cast(IO[bytes], from_gzip)
-            elif head.startswith(_XZ_MAGIC):
-                with lzma.open(raw) as from_xz:
-                    yield from_xz
+            if head.startswith((_GZIP_MAGIC, _XZ_MAGIC)):
+                counted = _CountedStream(raw)
+                expand = gzip.open if head.startswith(_GZIP_MAGIC) else lzma.open
+                with expand(cast(IO[bytes], counted)) as expanded:
+                    guarded = _GuardedStream(cast(IO[bytes], expanded), counted, path)
+                    yield cast(IO[bytes], io.BufferedReader(guarded, buffer_size=_BUFFER_BYTES))
             else:
                 yield raw
     except FileNotFoundError as error:
@@ -52,6 +58,21 @@ def open_read(path: str | Path) -> Iterator[IO[bytes]]:
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         hint = "Download or create the file again"
         raise DataError(f"the compressed file is truncated or damaged ({error})", where=str(path), hint=hint) from error
+    except MemoryError as error:
+        hint = "Use a machine with more memory, or fewer samples"
+        raise DataError("reading this file needs more memory than there is", where=str(path), hint=hint) from error
+
+
+def check_expansion(n_expanded: int, n_bytes: int, path: str | Path) -> None:
+    """Raise an error for a file that holds far more than its size: no text compresses so well, but a trap does.
+
+    :param n_expanded: The bytes that were read from it so far.
+    :param n_bytes: Its size, or how much of it was needed.
+    :param path: Its name.
+    """
+    if n_expanded > max(_FREE_EXPANSION, _MAX_EXPANSION * n_bytes):
+        found = f"the file expands to more than {_MAX_EXPANSION} times its size"
+        raise DataError(found, where=str(path), hint="If it is right, decompress it, and pass the decompressed file")
 
 
 def peek(stream: IO[bytes], n_bytes: int, *, at_once: bool = False) -> tuple[bytes, IO[bytes]]:
@@ -88,6 +109,35 @@ def _read_some(stream: IO[bytes], n_bytes: int) -> bytes:
     return read(n_bytes)
 
 
+class _CountedStream(io.RawIOBase):
+    """A stream that counts its bytes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.n_bytes = stream, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = _read_some(self.stream, len(buffer))
+        self.n_bytes += len(part)
+        buffer[: len(part)] = part
+        return len(part)
+
+
+class _GuardedStream(_CountedStream):
+    """What a compressed stream expands to, as long as it is not far larger than that."""
+
+    def __init__(self, expanded: IO[bytes], compressed: _CountedStream, path: str | Path) -> None:
+        super().__init__(expanded)
+        self.compressed, self.path = compressed, path
+
+    def readinto(self, buffer: Any) -> int:
+        n_bytes = super().readinto(buffer)
+        check_expansion(self.n_bytes, self.compressed.n_bytes, self.path)
+        return n_bytes
+
+
 class _PrefixedStream(io.RawIOBase):
     """Bytes that were already read, followed by the rest of their stream."""
 
@@ -104,56 +154,31 @@ class _PrefixedStream(io.RawIOBase):
         return len(part)
 
 
-def read_lines(stream: IO[bytes], path: str | Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a UTF-8 text with their numbers, from 1, without line ends (unless kept) and byte order mark."""
-    for number, raw in enumerate(stream, 1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            column = len(raw[: error.start].decode("utf-8")) + 1
-            found = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-            hint = "Convert the file, for example: iconv -f latin1 -t utf-8"
-            raise DataError(found, where=f"{path}:{number}:{column}", hint=hint) from error
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield number, line if keep_ends else line.rstrip("\r\n")
-
-
-def read_nonblank_lines(stream: IO[bytes], path: str | Path, blank: list[int]) -> Iterator[tuple[int, str]]:
-    """Same as ``read_lines`` without the blank lines. Their numbers are appended to ``blank``."""
-    for number, line in read_lines(stream, path):
-        if line.strip():
-            yield number, line
-        else:
-            blank.append(number)
-
-
-def note_blank_lines(blank: list[int]) -> tuple[str, ...]:
-    """Build the notes about skipped blank lines: one, or none if no line was blank."""
-    return (f"{len(blank):,} blank lines were skipped (the first is line {blank[0]})",) if blank else ()
-
-
 @contextmanager
-def open_atomic(path: str | Path) -> Iterator[IO[bytes]]:
+def open_atomic(path: str | Path, *, follow_links: bool = True) -> Iterator[IO[bytes]]:
     """Open a file for writing bytes so that readers see either the old file or the complete new one.
 
     The bytes go to a temporary file in the same folder, which replaces ``path`` at the end.
+
+    :param path: The file.
+    :param follow_links: Whether to replace the target of a link. False: the link itself is replaced.
     """
-    path = Path(path).resolve()  # replaces the target of a link, not the link
-    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-        with path.open("wb") as stream:
-            yield stream
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_name(path)
-    try:
-        with temporary.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    path = Path(path).resolve() if follow_links else Path(path)
+    with _name_full_disk(path):
+        if follow_links and path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
+            with path.open("wb") as stream:
+                yield stream
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = create_part(path)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.replace(path)  # while it is locked: no other process takes it for abandoned
+        finally:
+            finish_part(temporary)
 
 
 @contextmanager
@@ -162,20 +187,52 @@ def create_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path).absolute()
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_name(path)
-    temporary.mkdir()
-    try:
+    with _name_full_disk(path), create_temporary_folder(path) as temporary:
         yield temporary
         for file in temporary.iterdir():  # on disk before the folder can be seen
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
         temporary.rename(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def create_temporary_folder(path: Path | None = None) -> Iterator[Path]:
+    """Create a folder that is removed at the end, or by the next process if this one is killed.
+
+    :param path: A path in the same folder. None: in the folder of the system for temporary files.
+    """
+    if path is None:
+        handle, temporary = create_part(Path(tempfile.gettempdir()) / "longtail", folder_mode=0o700)
+    else:
+        handle, temporary = create_part(path, folder_mode=0o777)
+    try:
+        yield temporary
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finish_part(temporary)
+        os.close(handle)
 
 
-def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _name_full_disk(path: Path) -> Iterator[None]:
+    """Name the file when a write fails: the error of the system does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        hint = "Free space on the disk, or write to another one"
+        raise WriteError(f"the file cannot be written ({error.strerror})", where=str(path), hint=hint) from error
 
 
 def check_new_folder(path: Path) -> None:
@@ -187,6 +244,19 @@ def check_new_folder(path: Path) -> None:
 
 
 def find_unwritable(path: Path) -> Path | None:
-    """Return the deepest existing part of a path if nothing can be created in it, otherwise None."""
+    """Return the deepest existing part of a path if nothing can be created in it, otherwise None.
+
+    :raises WriteError: If its disk is full.
+    """
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
-    return None if existing.is_dir() and os.access(existing, os.W_OK) else existing
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        return existing
+    if shutil.disk_usage(existing).free < _MIN_FREE:
+        raise WriteError("the disk is full", where=str(existing), hint="Free space on the disk, or write to another one")
+    return None
+
+
+def check_new_file(path: str | Path | None) -> None:
+    """Raise an error if a file cannot be written, before the work whose result it is to hold. None: there is none."""
+    if path is not None and not Path(path).exists() and (blocked := find_unwritable(Path(path).parent)) is not None:
+        raise SettingError("this folder is not writable", where=str(blocked), hint="Choose another place for the file")

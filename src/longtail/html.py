@@ -1,12 +1,19 @@
-"""HTML for notebooks: small tables. All text is escaped."""
+"""HTML: escaped text, and small tables for notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape as escape
+from html import escape as _escape
+
+from longtail.printable import make_visible
 
 _MAX_CELL_CHARACTERS = 120
 _LEFT = ' style="text-align: left"'  # notebooks align cells to the right, which suits numbers
+
+
+def escape(text: str) -> str:
+    """Escape a text for HTML and XML, in which control characters are not allowed: they become visible."""
+    return _escape(make_visible(text, keep="\t\n"))
 
 
 def format_table(rows: Iterable[Sequence[object]], header: Sequence[str] = (), caption: str = "") -> str:

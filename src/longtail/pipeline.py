@@ -199,9 +199,9 @@ class Pipeline:
         """Return how unlike the training data each sample is [n]."""
         return self.extractor.novelty(sample, self.model) if self.extractor else self.model.novelty(sample.X)
 
-    def share_unknown_words(self, inputs: Any) -> float | None:
-        """Return the share of the words of texts that the features do not know; None if features are not words."""
-        return None if self.extractor is None or sp.issparse(inputs) else self.extractor.share_unknown_words(inputs)
+    def count_unknown_words(self, inputs: Any) -> tuple[Ints, Ints] | None:
+        """Return how many words each text has and how many the features do not know; None if features are not words."""
+        return None if self.extractor is None or sp.issparse(inputs) else self.extractor.count_unknown_words(inputs)
 
     def configure(self, **machine: Any) -> None:
         """Change settings of the machine (threads, device) of the model and of the features."""
@@ -224,7 +224,10 @@ class Pipeline:
         """Restore what ``about`` and ``state`` returned."""
         get_entry(about, "settings", dict)
         about, state = self.model.upgrade(about, state)
-        self.model.set_params(**about["settings"]).restore(state.get("model", {}))
+        self.model.set_params(**about["settings"])
+        if self.model.reads == "texts":  # a setting may have had another default when the model was saved
+            self.extractor = None
+        self.model.restore(state.get("model", {}))
         self.model.decisions = get_sentences(about)
         if (self.extractor is not None) != (self.model.reads == "features"):
             raise BundleError(f"{self.spec} reads something else with the saved settings", hint="Train the model again")

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TextIO
 
+from longtail.printable import make_visible
+
 _ENVIRONMENT = "LONGTAIL_PROGRESS"  # "0" turns progress bars off
 _BAR_WIDTH = 24  # characters
 _NAME_WIDTH = 12
@@ -54,7 +56,7 @@ class Display(Progress):
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Stage]:
         """Show a stage of ``total`` steps while the block runs."""
-        bar = _Bar(self, f"{self.title} {name}".lstrip(), total)
+        bar = _Bar(self, make_visible(f"{self.title} {name}".lstrip()), total)
         try:
             yield bar
         except BaseException:
@@ -64,7 +66,7 @@ class Display(Progress):
 
     def say(self, message: str) -> None:
         """Show a message on a separate line."""
-        self.stream.write(message + "\n")
+        self.stream.write(make_visible(message, keep="\n\t") + "\n")
         self.stream.flush()
 
     def _draw(self, bar: _Bar, text: str, last: bool) -> None:

@@ -12,6 +12,7 @@ import pytest
 from longtail import Dataset, load
 from longtail.cli.main import main
 from longtail.comparison import runs
+from longtail.comparison.runs import _read_record, _write_record
 from longtail.data.write import write
 
 METHODS = "popularity,ovr,plt"
@@ -107,11 +108,34 @@ def test_other_settings_data_or_models_are_run_again(folder: Path, train: Datase
 
 def test_an_interruption_between_training_and_prediction(folder: Path, jobs: list[str]) -> None:
     path = folder / "report" / "runs" / "ovr.json"
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({"train": record["train"]}))
+    _write_record(path, {"train": _read_record(path)["train"]})
     assert again() == 1 and jobs == ["predict ovr"]
-    path.write_text("{ half a file")
-    assert again() == 1 and jobs[1:] == ["train ovr"]
+
+
+@pytest.mark.parametrize(
+    ("name", "job"),
+    [
+        ("runs/ovr.json", "train ovr"),
+        ("runs/ovr.npz", "predict ovr"),
+        ("models/ovr/manifest.json", "train ovr"),
+        ("models/ovr/model-*", "train ovr"),
+        ("models/ovr/labels-*", "train ovr"),
+    ],
+)
+def test_a_damaged_file_costs_the_work_of_one_method(folder: Path, jobs: list[str], name: str, job: str) -> None:
+    (path,) = (folder / "report").glob(name)
+    content = path.read_bytes()
+    for damaged in (content[:-3], content[:40] + bytes([content[40] ^ 1]) + content[41:], b"[" * 100_000):
+        path.write_bytes(damaged)
+        assert again() == 1 and jobs.pop() == job and not jobs
+
+
+def test_a_run_that_cannot_be_stored_fails_one_method_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "report" / "runs" / "ovr.json"
+    path.unlink()
+    (path / "in the way").mkdir(parents=True)
+    assert again() == 1
+    assert "1 of 3 methods failed (ovr)" in capsys.readouterr().err
 
 
 def test_a_killed_process_fails_one_method_only(

@@ -60,3 +60,8 @@ def test_a_browser_is_opened_only_on_request(
     assert main(["demo", "--out", str(tmp_path), "--open"]) == 0
     assert opened == [(tmp_path / "index.html").as_uri()]
     assert ("no browser" in capsys.readouterr().err) is not has_browser
+
+
+def test_the_best_model_is_served_on_request(steps: list[tuple[str, ...]], tmp_path: Path) -> None:
+    assert main(["demo", "--out", str(tmp_path), "--quick", "--serve"]) == 0
+    assert steps[-1] == ("serve", str(tmp_path / "models" / "plt-xr-linear"), "--open")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import longtail
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import SettingError
 from longtail.models.blend import stacking
+from longtail.models.blend.mentions import MAX_WORDS_PER_FORM, Mentions
 from longtail.models.blend.model import Blend
 from longtail.models.blend.stacking import collect_candidates, to_log_odds
 from longtail.spec import join_specs
@@ -127,6 +129,27 @@ def test_a_label_whose_name_is_in_the_text_is_proposed() -> None:
     assert {tag.label for tag in tags[0]} == {"oboe", "music"} and "drums (instruments)" in {tag.label for tag in tags[1]}
     without = Tagger("blend", members="popularity, popularity", n_candidates=2, label_names=False).fit(train)
     assert len({tuple(tag.label for tag in tags) for tags in without.predict(["oboe", "violin", "harp"], k=2)}) == 1
+
+
+@pytest.mark.parametrize("words", ["a", "a b", "b a a"])
+def test_finding_names_is_linear_in_the_text(words: str) -> None:
+    """Twice the text, twice the comparisons, however long and repetitive the names are."""
+
+    class CountingForms(dict[str, list[int]]):
+        n_lookups = 0
+
+        def get(self, form: str, default: Any = None) -> Any:
+            assert len(form.split()) <= MAX_WORDS_PER_FORM
+            self.n_lookups += 1
+            return super().get(form, default)
+
+    mentions = Mentions([" ".join([words] * n) for n in (1, 2, 5, 10, 1000)])
+    counts = []
+    for n in (500, 1000):
+        mentions.forms = forms = CountingForms(mentions.forms)
+        assert 0 in mentions.find(" ".join([words] * n))
+        counts.append(forms.n_lookups)
+    assert counts[1] < 2.2 * counts[0]
 
 
 def test_a_label_without_samples_is_predicted_by_the_tagger_not_by_the_blend() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from longtail.errors import DataError, SettingError
+from longtail.printable import escape_json, make_cell
 from longtail.tagger.explanation import Explanation
 from longtail.tagger.prediction import Tag
 
@@ -50,9 +51,9 @@ class TsvAnswers(AnswerFormat):
 
     def add(self, answer: Answer) -> None:
         """Write one answer."""
-        first = [] if answer.id is None else [_to_cell(answer.id)]
+        first = [] if answer.id is None else [make_cell(answer.id)]
         first += [] if answer.novelty is None else [f"{answer.novelty:.3f}"]
-        self.write("\t".join([*first, *(f"{_to_cell(tag.label)} {tag.score:.3f}" for tag in answer.tags)]) + "\n")
+        self.write("\t".join([*first, *(f"{make_cell(tag.label)} {tag.score:.3f}" for tag in answer.tags)]) + "\n")
 
 
 class CsvAnswers(AnswerFormat):
@@ -171,18 +172,13 @@ def _describe_tag(tag: Tag | Explanation) -> dict[str, Any]:
     return {"label": tag.label, **({"uri": tag.uri} if tag.uri else {}), "score": _round(tag.score)}
 
 
-def _to_cell(text: str) -> str:
-    """Return a text without tabs and line ends, which would start another cell or line."""
-    return " ".join(text.split()) if any(char in text for char in "\t\r\n") else text
-
-
 def _to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return escape_json(json.dumps(value, ensure_ascii=False))
 
 
 def _format_row(cells: Sequence[str]) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerow(cells)
+    csv.writer(stream, lineterminator="\n").writerow(map(make_cell, cells))
     return stream.getvalue()
 
 

@@ -17,6 +17,7 @@ from longtail.cli.labels import labels as labels
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.cli.predict import predict as predict
+from longtail.cli.serve import serve as serve
 from longtail.cli.train import choose as choose
 from longtail.cli.train import train as train
 from longtail.cli.train import tune as tune
@@ -28,8 +29,9 @@ from longtail.data.sources import check_sources
 from longtail.data.split import split as split_data
 from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.files import STDIN, open_atomic
+from longtail.files import STDIN, check_new_file, open_atomic
 from longtail.metrics.evaluate import Evaluation
+from longtail.printable import escape_json, make_cell, make_visible
 from longtail.progress import Display, format_duration
 from longtail.report.checkup import render_check
 from longtail.report.evaluation import render_evaluation
@@ -82,10 +84,12 @@ def pretrain(arguments: Namespace) -> None:
 
 def evaluate(arguments: Namespace) -> None:
     """Evaluate a saved tagger."""
+    for path in (arguments.json, arguments.per_label):
+        check_new_file(None if path == STDIN else path)
     tagger = load(arguments.model).configure(threads=arguments.threads)
     data = read_and_report(arguments.data, arguments, Display(), trained=tagger.layout)
     result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity, target=arguments.target)
-    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
+    text = escape_json(json.dumps(result.to_json(), indent=1, ensure_ascii=False)) + "\n"
     if arguments.json == STDIN:
         show(text)
     else:
@@ -100,13 +104,16 @@ def evaluate(arguments: Namespace) -> None:
 
 def calibrate(arguments: Namespace) -> None:
     """Fit the calibration of a saved tagger again, and save it."""
-    check_target(Path(arguments.model), overwrite=True)  # an error before the work if it is not writable
+    out = Path(arguments.out or arguments.model)
+    in_place = out.resolve() == Path(arguments.model).resolve()
+    check_target(out, overwrite=in_place or arguments.overwrite)  # an error before the work
     check_sources(arguments.data, vocabulary=arguments.vocabulary)
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
     data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
-    tagger.calibrate(data, k=arguments.k, keep_curve=arguments.keep_curve).save(arguments.model, overwrite=True)
+    tagger.calibrate(data, k=arguments.k, keep_curve=arguments.keep_curve)
+    tagger.save(out, overwrite=True if in_place else arguments.overwrite or None)
     what = "rules for sets fitted" if arguments.keep_curve else "calibrated"
-    display.say(f"{what} on {data.n_samples:,} samples; saved in {arguments.model}")
+    display.say(f"{what} on {data.n_samples:,} samples; saved in {out}")
 
 
 def check(arguments: Namespace) -> None:
@@ -137,7 +144,7 @@ def info(arguments: Namespace) -> None:
         "size": f"{sum(entry['bytes'] for entry in manifest['files'].values()) / 1e6:,.1f} MB; all hashes match",
     }
     for name, value in rows.items():
-        show(f"{name:<18}{value}")
+        show(f"{name:<18}{make_visible(str(value))}")
     tree = model.label_tree
     if tree is not None:
         show("\n" + tree.draw(tagger.labels.names, counts=model.label_counts))
@@ -168,5 +175,5 @@ def _render_labels(result: Evaluation, tagger: Tagger, data: Dataset) -> str:
         n_train = int(counts[i]) if i < len(counts) else 0
         precision = f"{100 * correct / predicted:.2f}" if predicted else ""
         recall = f"{100 * correct / true:.2f}" if true else ""
-        lines.append(f"{' '.join(name.split())}\t{n_train}\t{true}\t{predicted}\t{correct}\t{precision}\t{recall}")
+        lines.append(f"{make_cell(name)}\t{n_train}\t{true}\t{predicted}\t{correct}\t{precision}\t{recall}")
     return "\n".join(lines) + "\n"

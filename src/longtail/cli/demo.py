@@ -23,7 +23,7 @@ PAPER_METHODS = {
     "neuralxc+epochs=10": "NeuralXC",
     "glas+epochs=10": "GLaS",
     "secseq": "SeCSeq",
-    "aplc+epochs=10": "APLC-XLNet, with a bag of word pieces as its encoder",
+    "aplc+epochs=10": "APLC-XLNet, with a sum of the vectors of features as its encoder",
     "lightattention+epochs=6+word_dim=64": "LightAttention",
 }
 EXAMPLE = "Draw random samples from a normal distribution.\n"
@@ -53,12 +53,15 @@ def demo(arguments: Namespace) -> None:
     _run_step("predict", model, example, "--k", "3", "--explain")
     following = [
         f"echo 'Sort a list in place.' | {_join('predict', model)}",
+        _join("serve", model) + "  # a page to try the model: http://127.0.0.1:8000/",
         _join("check", "YOUR.csv") + "  # then split, compare and predict, as above",
     ]
     sys.stdout.write("next:\n" + "".join(f"  {line}\n" for line in following))
     page = out.resolve() / "index.html"
     if arguments.open and not webbrowser.open(page.as_uri()):
         display.say(f"no browser found to open {page}")
+    if arguments.serve:
+        _run_step("serve", model, "--open")
 
 
 def _run_step(*words: str) -> Any:

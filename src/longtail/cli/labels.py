@@ -9,7 +9,10 @@ from typing import Any
 
 from longtail.cli.constraints import get_constraints
 from longtail.cli.output import show, show_notes
+from longtail.data.annif import format_annif_vocabulary
 from longtail.errors import SettingError
+from longtail.files import open_atomic
+from longtail.printable import escape_json, make_visible
 from longtail.progress import Display
 from longtail.report.label_changes import render_diff
 from longtail.tagger.label_editor import LabelEditor
@@ -40,18 +43,21 @@ def labels(arguments: Namespace) -> None:
             change = editor.set_constraints(given, reason=arguments.reason)
         case "undo":
             change = editor.undo()
+        case "export":
+            _export(editor, arguments)
+            return
         case _:
             _show(editor, arguments)
             return
     show_notes(editor.notes, Display())
-    show(str(change))
+    show(make_visible(str(change)))
 
 
 def _show(editor: LabelEditor, arguments: Namespace) -> None:
     """Show the history, or compare with a vocabulary and follow it."""
     if arguments.operation == "history":
         listed = [asdict(change) for change in editor.history]
-        show(_to_json(listed) if arguments.json else "\n".join(map(str, editor.history)))
+        show(_to_json(listed) if arguments.json else "\n".join(make_visible(str(change)) for change in editor.history))
         return
     if arguments.operation == "sync":
         found = editor.sync(arguments.vocabulary, reason=arguments.reason, language=arguments.vocabulary_language)
@@ -61,8 +67,19 @@ def _show(editor: LabelEditor, arguments: Namespace) -> None:
     show(_to_json(found.to_json()) if arguments.json else render_diff(found))
 
 
+def _export(editor: LabelEditor, arguments: Namespace) -> None:
+    """Write the labels that are predicted."""
+    active = editor.register.is_active.nonzero()[0].tolist()
+    text = format_annif_vocabulary(editor.register.labels, active, arguments.language)
+    if arguments.out is None:
+        show(text)
+        return
+    with open_atomic(arguments.out) as stream:
+        stream.write(text.encode())
+
+
 def _to_json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
+    return escape_json(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def _split(words: list[str], editor: LabelEditor) -> list[str]:

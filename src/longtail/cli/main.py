@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from longtail.cli.parser import build_parser
 from longtail.errors import CollapseWarning, LongtailError, OverwriteWarning, SettingError
+from longtail.interruption import INTERRUPTED, end_on_signals
+from longtail.printable import make_visible
 
 
 def run_command(arguments: argparse.Namespace) -> Any:
@@ -21,7 +23,7 @@ def run_command(arguments: argparse.Namespace) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 (failed) or 2 (wrong usage)."""
+    """Run one command; the exit code is 0, 1 (failed), 2 (wrong usage) or 130 (interrupted)."""
     arguments = build_parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
@@ -33,14 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LongtailError as error:
         sys.stderr.write(f"longtail {arguments.command}: {error}\n")
         return 2 if isinstance(error, SettingError) else 1
-    except KeyboardInterrupt:
-        sys.stderr.write(f"\nlongtail {arguments.command}: interrupted\n")
-        return 1
+    except KeyboardInterrupt:  # only in Python: ``script`` ends at once
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"longtail {arguments.command}: {where}{error.strerror or error}\n")
+        sys.stderr.write(make_visible(f"longtail {arguments.command}: {where}{error.strerror or error}") + "\n")
         return 1
     except MemoryError:
         sys.stderr.write(f"longtail {arguments.command}: out of memory\n")
@@ -49,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """The console script: exit at once, without waiting for threads that an interruption left running."""
+    """The console script. Interruptions end it at once."""
+    end_on_signals(" ".join(["longtail", *(word for word in sys.argv[1:2] if word.isalpha())]))
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -61,7 +63,7 @@ def _show_in_one_line(command: str, default: Callable[..., None]) -> Callable[..
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
         if issubclass(category, CollapseWarning | OverwriteWarning):
-            sys.stderr.write(f"longtail {command}: warning: {message}\n")
+            sys.stderr.write(make_visible(f"longtail {command}: warning: {message}") + "\n")
         else:
             default(message, category, *rest, **named)
 

@@ -10,12 +10,13 @@ from longtail.cli.layout import get_layout
 from longtail.data.dataset import Dataset
 from longtail.data.layout import Layout
 from longtail.data.read import read_layout
+from longtail.printable import make_visible
 from longtail.progress import Display
 
 
 def show(text: str) -> None:
-    """Write a result to standard output."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
+    """Write a result to standard output, without control characters but line ends and tabs."""
+    sys.stdout.write(make_visible(text.rstrip("\n"), keep="\n\t") + "\n")
     sys.stdout.flush()
 
 

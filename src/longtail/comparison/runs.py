@@ -1,7 +1,8 @@
 """Train and evaluate every candidate once. Finished work is kept in a folder, so that an interrupted comparison resumes.
 
 OUT/models/NAME holds the trained model, OUT/runs/NAME.json what training and evaluation reported, OUT/runs/NAME.npz the
-labels predicted for the test data. A record is reused only if data, settings, model and version are the same.
+labels predicted for the test data. A record is reused only if data, settings, model and version are the same, and if it and
+the files that it describes have the hashes of then: a damaged file costs the work of one method.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from longtail.comparison.candidates import Candidate
 from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
 from longtail.decisions.sets import DEFAULT_TARGET
-from longtail.errors import DataError
+from longtail.errors import BundleError, DataError, LongtailError
 from longtail.files import STDIN, open_atomic
 from longtail.progress import SILENT, Progress, format_duration
 from longtail.tagger.bundle import MANIFEST, load_bundle
@@ -84,7 +85,10 @@ def run_all(
     for number, one in enumerate(candidates, 1):
         title = f"[{number}/{len(candidates)}] {one.name}"
         progress.say(title if one.description == one.name else f"{title}: {one.description}")
-        runs.append(run_one(task, one, hashes, out, title, progress))
+        try:
+            runs.append(run_one(task, one, hashes, out, title, progress))
+        except (LongtailError, OSError) as error:  # such as a file that cannot be written
+            runs.append(CandidateRun(one, str(error)))
         if runs[-1].failure:
             progress.say(f"{title} failed: {runs[-1].failure}")
         progress.say(f"{number} of {len(candidates)} methods done after {format_duration(time.monotonic() - start)}")
@@ -106,7 +110,7 @@ def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, tit
         return CandidateRun(one, failure, record.get("train", {}))
     with np.load(job["predictions"]) as stored:
         parts = {name: stored[name] for name in _PARTS}
-    labels = load_bundle(folder).labels
+    labels = load_bundle(folder, checked=("labels",)).labels
     return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, **parts)
 
 
@@ -115,7 +119,7 @@ def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
     same = {"longtail": __version__, **{name: job[name] for name in ("spec", "seed", "threads")}}
     key = _hash_record({**same, "train": job["hashes"]["train"], "valid": job["hashes"].get("valid")})
     before = record.get("train", {})
-    if before.get("key") == key and before["model"] == _hash_model(job["model"]):
+    if before.get("key") == key and before["model"] == _hash_model(job["model"]) and _is_intact(job["model"]):
         progress.say(f"{job['title']}: already trained")
         return ""
     found = _run_worker({**job, "task": "train"})
@@ -135,27 +139,36 @@ def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str
         "parts": [*_PARTS, str(DEFAULT_TARGET)],
     }
     key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
-    if record.get("predict", {}).get("key") == key and Path(job["predictions"]).is_file():
+    before = record.get("predict", {})
+    if before.get("key") == key and before["predictions"] == _hash_file(Path(job["predictions"])):
         progress.say(f"{job['title']}: already evaluated")
         return ""
     record.pop("predict", None)
     _write_record(path, record)  # before the predictions that it describes are replaced
     found = _run_worker({**job, "task": "predict"})
     if "failure" not in found:
-        record["predict"] = {"key": key, **found}
+        record["predict"] = {"key": key, "predictions": _hash_file(Path(job["predictions"])), **found}
         _write_record(path, record)
     return str(found.get("failure", ""))
 
 
 def _run_worker(job: Record) -> Record:
-    """Run a job in a separate process; its result, or its ``failure``."""
+    """Run a job in a separate process, which ends when this one does; its result, or its ``failure``."""
     command = [sys.executable, "-P", "-m", "longtail.comparison.worker"]
-    done = subprocess.run(command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, encoding="utf-8")
-    lines = done.stdout.splitlines()
+    with subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdin is not None and worker.stdout is not None
+        try:
+            worker.stdin.write(json.dumps(job).encode() + b"\n")  # stays open: the worker ends when it is closed
+            lines = worker.stdout.read().decode().splitlines()
+        except BrokenPipeError:  # it ended before it had read the job
+            lines = []
+        except BaseException:
+            worker.kill()
+            raise
     if lines and lines[-1].startswith("{"):
         found: Record = json.loads(lines[-1])
         return found
-    return {"failure": explain_exit(done.returncode)}
+    return {"failure": explain_exit(worker.returncode)}
 
 
 def explain_exit(code: int) -> str:
@@ -189,17 +202,18 @@ def hash_data(data: Dataset) -> str:
 
 
 def _read_record(path: Path) -> Record:
-    """The record of a run; empty if there is none, or none that can be read."""
+    """The record of a run; empty if there is none, or a damaged one."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+        found = json.loads(path.read_bytes())
+        return dict(found["record"]) if found["sha256"] == _hash_record(found["record"]) else {}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _write_record(path: Path, record: Record) -> None:
     with open_atomic(path) as stream:
-        stream.write((json.dumps(record, indent=1) + "\n").encode())
+        signed = {"record": record, "sha256": _hash_record(record)}
+        stream.write((json.dumps(signed, indent=1) + "\n").encode())
 
 
 def _hash_record(same: Record) -> str:
@@ -207,6 +221,22 @@ def _hash_record(same: Record) -> str:
 
 
 def _hash_model(model: str) -> str:
-    """A hash of a saved model; empty if there is none."""
-    path = Path(model) / MANIFEST
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    """A hash of the manifest of a saved model; empty if there is none."""
+    return _hash_file(Path(model) / MANIFEST)
+
+
+def _hash_file(path: Path) -> str:
+    """The hash of a file; empty if there is none."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _is_intact(model: str) -> bool:
+    """Whether the files of a saved model are those that it was saved with."""
+    try:
+        load_bundle(model)
+    except BundleError:
+        return False
+    return True

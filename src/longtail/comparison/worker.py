@@ -1,13 +1,13 @@
 """A worker process of a comparison: trains one method, or predicts with one model.
 
 A separate process makes peak memory that of one method, and a crash, or a kill when memory runs out, ends one method only.
-The job arrives as JSON on standard input; the result is one line of JSON on standard output; progress goes to stderr.
+The job arrives as one line of JSON on standard input; the result is one line of JSON on standard output; progress goes to
+stderr.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import warnings
@@ -26,6 +26,7 @@ from longtail.data.layout import Layout
 from longtail.data.read import read_layout
 from longtail.errors import CollapseWarning, DataError, LongtailError
 from longtail.files import open_atomic
+from longtail.interruption import end_on_signals, end_process, end_with_parent
 from longtail.model import count_samples
 from longtail.progress import Display
 from longtail.spec import MethodSpec
@@ -135,12 +136,11 @@ def _collect_warnings() -> Iterator[list[str]]:
 
 def _report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Report why the process ends; unexpected errors are shown with their traceback, too."""
-    if not issubclass(kind, KeyboardInterrupt):
-        expected = issubclass(kind, LongtailError | MemoryError)
-        text = "out of memory" if kind is MemoryError else str(error)
-        _answer({"failure": text if expected else f"{kind.__name__}: {error}"})
-        if not expected:
-            sys.__excepthook__(kind, error, trace)
+    expected = issubclass(kind, LongtailError | MemoryError)
+    text = "out of memory" if kind is MemoryError else str(error)
+    _answer({"failure": text if expected else f"{kind.__name__}: {error}"})
+    if not expected:
+        sys.__excepthook__(kind, error, trace)
     _leave(1)
 
 
@@ -149,16 +149,18 @@ def _answer(found: dict[str, Any]) -> None:
 
 
 def _leave(code: int) -> None:
-    """Exit at once, without waiting for threads that an interruption left running."""
+    """Exit at once, without waiting for threads."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    end_process(code)
 
 
 def main() -> None:
-    """Run one job."""
+    """Run one job. Its standard input stays open for as long as the parent process lives."""
+    end_on_signals()
     sys.excepthook = _report_failure
-    job = json.loads(sys.stdin.read())
+    job = json.loads(sys.stdin.buffer.readline())
+    end_with_parent(sys.stdin.buffer)
     _answer({"train": train, "predict": predict}[job["task"]](job))
     _leave(0)
 

@@ -1,15 +1,21 @@
-"""Read Annif's corpora of full texts: a folder of ``doc.txt`` files with their subjects in ``doc.tsv`` or ``doc.key``."""
+"""Read Annif's corpora of full texts, folders of ``doc.txt`` files with their subjects; and write its vocabularies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
+from longtail.data.labels import Labels
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
-from longtail.files import open_read, read_lines
+from longtail.files import open_read
+from longtail.text_lines import read_lines
 
 _SUBJECT_SUFFIXES = (".tsv", ".key")
+_URN = "urn:longtail:"
 
 
 def open_folder(folder: Path, *, labelled: bool = True) -> Source:
@@ -56,3 +62,30 @@ def read_subjects(path: Path) -> list[str]:
     with open_read(path) as stream:
         cells = [line.split("\t")[0].strip() for _, line in read_lines(stream, path)]
     return [cell.removeprefix("<").removesuffix(">") for cell in cells if cell]
+
+
+def make_uri(labels: Labels, label: int) -> str:
+    """Return the URI of a label, or one that is made of its name, since every subject of Annif has a URI.
+
+    >>> make_uri(Labels(("sea", "red sea"), uris=("http://x/1", "")), 1)
+    'urn:longtail:red%20sea'
+    """
+    return labels.get_uri(label) or _URN + quote(labels.names[label], safe="")
+
+
+def format_annif_vocabulary(labels: Labels, ids: Iterable[int], language: str = "en") -> str:
+    """Write labels as the CSV file that ``annif load-vocab`` reads.
+
+    :param labels: The labels.
+    :param ids: Those to write.
+    :param language: The language of their names.
+
+    >>> format_annif_vocabulary(Labels(("sea",), uris=("http://x/1",), notations=("551",)), [0], "fi")
+    'uri,notation,label_fi\\nhttp://x/1,551,sea\\n'
+    """
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(["uri", "notation", f"label_{language}"])
+    notations = labels.notations or ("",) * len(labels)
+    table.writerows([make_uri(labels, label), notations[label], labels.names[label]] for label in ids)
+    return stream.getvalue()

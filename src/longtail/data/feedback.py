@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,13 @@ def read_feedback(feedback: str | Path | Iterable[Mapping[str, Any]], labels: La
         records = [Record(item, number) for number, item in enumerate(feedback, 1)]
     if not records:
         raise DataError("there is no feedback", where=source.path, hint=_EXAMPLE)
+    records = [record for record in records if record.values.get("text", "") is not None]  # recorded without the text
+    if not records:
+        hint = "Texts are recorded with the consent of those who send them"
+        raise DataError("there is no text in the feedback to learn from", where=source.path, hint=hint)
     named = [{key: _read_names(source, record, key) for key in _KEYS} for record in records]
     for record, names in zip(records, named, strict=True):
-        _check_names(source, record, names, labels)
+        check_verdicts(names, labels, partial(source.locate, record))
     right = _build(source, records, [[*one["accepted"], *one["added"]] for one in named], labels, trained)
     wrong = _build(source, records, [one["rejected"] for one in named], right.labels, trained)
     return Feedback(right, wrong.Y)
@@ -72,18 +77,27 @@ def _read_names(source: Source, record: Record, key: str) -> list[str]:
     return list(names)
 
 
-def _check_names(source: Source, record: Record, names: Mapping[str, list[str]], labels: Labels) -> None:
-    """Raise an error if a record says nothing, contradicts itself, or rejects a label that the tagger cannot have shown."""
+def check_verdicts(names: Mapping[str, list[str]], labels: Labels, locate: Callable[[str], str] | None = None) -> None:
+    """Raise an error if feedback says nothing, contradicts itself, or rejects a label that the tagger cannot have shown.
+
+    :param names: The labels that were accepted, rejected and added.
+    :param labels: The labels of the tagger.
+    :param locate: Returns where a key is, for error messages.
+    """
+
+    def where(key: str = "") -> str:
+        return "" if locate is None else locate(key)
+
     if not any(names.values()):
         found = "no label was accepted, rejected or added"
-        raise DataError(found, where=source.locate(record), hint="Leave texts without feedback out")
+        raise DataError(found, where=where(), hint=f"Leave texts without feedback out. {_EXAMPLE}")
     if both := {*names["accepted"], *names["added"]} & set(names["rejected"]):
         found = f'the label "{min(both)}" is rejected, but also accepted or added'
-        raise DataError(found, where=source.locate(record, "rejected"), hint="Keep one of the two")
+        raise DataError(found, where=where("rejected"), hint="Keep one of the two")
     for name in names["rejected"]:
         if name not in labels.keys:
             hint = "Rejected labels must be labels of the model"
-            raise DataError(f'there is no label "{name}"', where=source.locate(record, "rejected"), hint=hint)
+            raise DataError(f'there is no label "{name}"', where=where("rejected"), hint=hint)
 
 
 def _build(source: Source, records: list[Record], names: list[list[str]], labels: Labels, trained: Layout) -> Dataset:

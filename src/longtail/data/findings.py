@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from longtail.data.dataset import Dataset
 from longtail.kernels import Longs
+from longtail.printable import make_visible
 
 # Signs of a wrong encoding: what they look like, and what has probably happened.
 _DAMAGE = (
@@ -157,7 +158,7 @@ def find_label_faults(data: Dataset, counts: Longs) -> list[Finding]:
             len(alike),
             "groups of label names that differ only in case, spaces, hyphens or punctuation at the end",
             "Probably one label spelled in several ways: use one name",
-            tuple(" = ".join(f'"{names[i]}"' for i in ids[:3]) for ids in alike[:_N_EXAMPLES]),
+            tuple(" = ".join(f'"{make_visible(names[i])}"' for i in ids[:3]) for ids in alike[:_N_EXAMPLES]),
         ),
     ]
 
@@ -209,7 +210,7 @@ def find_overlap(train: Dataset, test: Dataset) -> list[Finding]:
             len(unknown),
             "test labels that are not in the training data",
             "No model can predict them; they count as missed",
-            tuple(f'"{name}"' for name in unknown[:_N_EXAMPLES]),
+            tuple(f'"{make_visible(name)}"' for name in unknown[:_N_EXAMPLES]),
         ),
     ]
 
@@ -251,4 +252,4 @@ def _name_pairs(groups: Sequence[Sequence[int]]) -> tuple[str, ...]:
 
 
 def _name_labels(ids: Longs, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f'"{names[i]}"' for i in ids[:_N_EXAMPLES])
+    return tuple(f'"{make_visible(names[i])}"' for i in ids[:_N_EXAMPLES])

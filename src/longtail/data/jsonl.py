@@ -10,8 +10,10 @@ from typing import IO, Any
 from longtail.data.records import name_type
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
-from longtail.files import note_blank_lines, read_lines, read_nonblank_lines
+from longtail.text_lines import MAX_TEXT, BlankLines, decode_text, get_max_text, read_nonblank_lines
 
+_TEXTS_PER_LIST = 16  # of the greatest length, in a file that is one list
+_PART_BYTES = 1 << 20
 _EXAMPLE = 'Write one {"text": "…", "labels": ["…"]} per line'
 
 
@@ -24,10 +26,10 @@ def open_jsonl(stream: IO[bytes], path: str | Path) -> Source:
     notes: list[str] = []
 
     def records() -> Iterator[Record]:
-        blank: list[int] = []
+        blank = BlankLines()
         for number, line in read_nonblank_lines(stream, path, blank):
             yield Record(_parse_object(line, path, number), number, line)
-        notes.extend(note_blank_lines(blank))
+        notes.extend(blank.notes())
 
     source = Source("jsonl", path, records())
     source.notes = notes
@@ -40,8 +42,12 @@ def open_json(stream: IO[bytes], path: str | Path) -> Source:
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
     """
-    text = "\n".join(line for _, line in read_lines(stream, path))
-    items = _parse(text, path, 1)
+    limit = _TEXTS_PER_LIST * get_max_text()
+    content = b"".join(_read_parts(stream, limit))
+    if len(content) > limit:
+        hint = f"Write one object per line (JSONL): such a file may have any size; or raise {MAX_TEXT}"
+        raise DataError(f"the list is longer than {limit >> 20:,} MB, and it is read as a whole", where=str(path), hint=hint)
+    items = _parse(decode_text(content, path), path, 1)
     if not isinstance(items, list):
         hint = "Write a list of objects, [{…}, {…}], or one object per line (JSONL)"
         raise DataError(f"the file is {name_type(items)}, not a list", where=f"{path}:1:1", hint=hint)
@@ -50,6 +56,14 @@ def open_json(stream: IO[bytes], path: str | Path) -> Source:
             found = f"an item of the list is {name_type(item)}, not an object"
             raise DataError(found, where=f"{path}: item {number}", hint='Write objects: {"text": "…", "labels": ["…"]}')
     return Source("json", path, (Record(item, number) for number, item in enumerate(items, 1)), unit="row")
+
+
+def _read_parts(stream: IO[bytes], limit: int) -> Iterator[bytes]:
+    """Yield what a stream has, until that is more than a limit. Reading it at once would allocate the limit."""
+    n_bytes = 0
+    while n_bytes <= limit and (part := stream.read(_PART_BYTES)):
+        n_bytes += len(part)
+        yield part
 
 
 def _parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:

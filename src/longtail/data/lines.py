@@ -10,7 +10,8 @@ from typing import IO
 from longtail.data.label_cells import SEPARATORS
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
-from longtail.files import note_blank_lines, open_read, read_lines, read_nonblank_lines
+from longtail.files import open_read
+from longtail.text_lines import BlankLines, read_lines, read_nonblank_lines
 
 FASTTEXT_PREFIX = "__label__"
 PAIR_SEPARATORS = f"{SEPARATORS} "
@@ -38,10 +39,10 @@ def open_fasttext(stream: IO[bytes], path: str | Path) -> Source:
     notes: list[str] = []
 
     def records() -> Iterator[Record]:
-        blank: list[int] = []
+        blank = BlankLines()
         for number, line in read_nonblank_lines(stream, path, blank):
             yield _parse_fasttext(line, path, number)
-        notes.extend(note_blank_lines(blank))
+        notes.extend(blank.notes())
 
     source = Source("fasttext", path, records(), names=("text", "labels"))
     source.notes = notes

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from longtail.data.guess import SAMPLE_ROWS
 from longtail.data.source import Record, Source
 from longtail.errors import DataError, MissingExtra
+from longtail.files import check_expansion
+
+_ROWS_PER_BATCH = 1024
 
 
 def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
-    """Open a Parquet file; only the columns that are needed are read.
+    """Open a Parquet file; only the columns that are needed are read, in small batches.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
@@ -23,25 +27,53 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtra("pyarrow", "parquet", "Reading Parquet") from error
+    content = stream.read()  # needs random access, which a stream does not have
     try:
-        file = pq.ParquetFile(io.BytesIO(stream.read()))  # needs random access, which a stream does not have
-        first = next(file.iter_batches(SAMPLE_ROWS), None)
-    except (pa.ArrowException, OSError) as error:
+        columns = pq.ParquetFile(io.BytesIO(content)).schema
+        # A text that occurs often is stored once: as a dictionary, it is also in memory once.
+        kinds = {columns.column(i).path: columns.column(i).physical_type for i in range(len(columns))}
+        strings = [name for name, kind in kinds.items() if kind == "BYTE_ARRAY" and "." not in name]  # not inside of lists
+        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=strings)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _explain(error, path) from error
 
-    def select(columns: Sequence[str]) -> Iterator[Record]:
-        number = 0
+    def select(columns: Sequence[str], rows_per_batch: int = _ROWS_PER_BATCH) -> Iterator[Record]:
+        used = [name for name in file.schema_arrow.names if _is_used(name, columns)]
+        number = n_expanded = 0
         try:
-            for batch in file.iter_batches(columns=[name for name in file.schema_arrow.names if _is_used(name, columns)]):
-                for values in batch.to_pylist():
+            _check_size(file.metadata, used, len(content), path)
+            for batch in file.iter_batches(rows_per_batch, columns=used):
+                cells = [_to_list(column) for column in batch.columns]
+                n_expanded += sum(len(cell) for column in cells for cell in column if isinstance(cell, str))
+                check_expansion(n_expanded, len(content), path)
+                for row in zip(*cells, strict=True):
                     number += 1
-                    yield Record(values, number)
+                    yield Record(dict(zip(batch.schema.names, row, strict=True)), number)
+        except UnicodeDecodeError as error:
+            hint = "Write the column as UTF-8"
+            raise DataError(f"a text is not UTF-8 ({error.reason})", where=f"{path}: row {number + 1}", hint=hint) from error
         except (pa.ArrowException, OSError) as error:
             raise _explain(error, path) from error
 
-    sample: list[dict[str, Any]] = first.to_pylist() if first is not None else []
-    records = (Record(values, number) for number, values in enumerate(sample, 1))
-    return Source("parquet", path, records, names=file.schema_arrow.names, select=select, unit="row")
+    sample = islice(select(file.schema_arrow.names, SAMPLE_ROWS), SAMPLE_ROWS)
+    return Source("parquet", path, sample, names=file.schema_arrow.names, select=select, unit="row")
+
+
+def _check_size(metadata: Any, columns: Sequence[str], n_bytes: int, path: str | Path) -> None:
+    """Check what the file says about the size of its columns, before they are decompressed."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    used = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+    check_expansion(sum(max(chunk.total_uncompressed_size, chunk.num_values) for chunk in used), n_bytes, path)
+
+
+def _to_list(column: Any) -> list[Any]:
+    """Convert a column to Python objects. Equal strings are one object."""
+    if not hasattr(column, "dictionary"):
+        return list(column.to_pylist())
+    used = column.indices.unique().drop_null()  # the dictionary is that of many batches
+    texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+    return [texts.get(at) for at in column.indices.to_pylist()]
 
 
 def _is_used(name: str, columns: Sequence[str]) -> bool:

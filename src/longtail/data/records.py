@@ -15,6 +15,7 @@ from longtail.data.label_cells import SEPARATORS, parse_list, split_cells
 from longtail.data.layout import CATEGORIES_FIELD, FIELD_SEPARATOR, FORMATS, Layout
 from longtail.data.source import Record, Source, get_value, is_missing
 from longtail.errors import DataError
+from longtail.text_lines import SHORT, check_length
 
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
 _NAME_KEYS = ("label", "name", "prefLabel", "uri", "id")  # of a label that is an object
@@ -137,6 +138,8 @@ class _RecordReader:
         if FIELD_SEPARATOR in value:
             self.n_separators += 1
             value = value.replace(FIELD_SEPARATOR, " ")
+        if len(value) > SHORT:
+            check_length(len(value), self.source.locate(record, name))
         self._check_characters(value, "text", record, name)
         return value
 

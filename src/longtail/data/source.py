@@ -9,6 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from longtail.errors import DataError
+
 
 class Record(NamedTuple):
     """The values of one sample by column name or key, and where they are."""
@@ -43,7 +45,7 @@ class Source:
     ) -> None:
         self.format, self.path, self.header, self.unit = format, str(path), header, unit
         self.notes: list[str] = []  # what was repaired or skipped, complete after the last record
-        self._records, self._names, self._select = records, names, select
+        self._records, self._names, self._select = self._name_end(records), names, select
         self._first: list[Record] = []
 
     def peek(self, n_records: int) -> list[Record]:
@@ -66,9 +68,19 @@ class Source:
     def select(self, columns: Sequence[str]) -> Iterator[Record]:
         """Return all records with at least the given columns. May be called once."""
         if self._select is not None:
-            return self._select(columns)
+            return self._name_end(self._select(columns))
         first, self._first = self._first, []
         return chain(first, self._records)
+
+    def _name_end(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Yield the records; where memory ends, the error says after which."""
+        last = Record({}, 0)
+        try:
+            for last in records:
+                yield last
+        except MemoryError as error:
+            hint = "Use a machine with more memory, or fewer samples"
+            raise DataError("there is no memory left to read on", where=self.locate(last), hint=hint) from error
 
     def locate(self, record: Record, column: str = "") -> str:
         """Describe where a record is, or a value of it, for messages."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -14,7 +13,7 @@ from typing import IO, Any, NamedTuple
 from longtail.data.guess import SAMPLE_ROWS, find_header, has_known_names
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
-from longtail.files import read_lines
+from longtail.text_lines import check_length, get_max_text, read_lines
 
 _DELIMITERS = "\t,;|"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -106,6 +105,8 @@ def _parse_rows(stream: IO[bytes], path: str | Path, dialect: Dialect, notes: li
                 start = table.line_num + 1
         except csv.Error as error:
             hint = "Check the quotes in the row that starts at this line"
+            if "field limit" in str(error):  # most likely, quotes do not end
+                check_length(get_max_text() + 1, f"{path}:{start}:1", "cell")
             raise DataError(f"not a table: {error}", where=f"{path}:{start}:1", hint=hint) from error
     if n_blank:
         notes.append(f"{n_blank:,} blank rows were skipped")
@@ -129,8 +130,8 @@ def _make_reader(lines: Iterator[str], dialect: Dialect) -> Any:
 
 @contextmanager
 def _allow_long_cells() -> Iterator[None]:
-    """Remove the csv module's limit on the length of a cell: a text may be a book."""
-    before = csv.field_size_limit(sys.maxsize)
+    """Raise the csv module's limit on the length of a cell: a text may be a book."""
+    before = csv.field_size_limit(get_max_text())
     try:
         yield
     finally:

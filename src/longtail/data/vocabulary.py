@@ -19,7 +19,8 @@ from longtail.data.concepts import (
 )
 from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import DataError, SettingError
-from longtail.files import open_read, peek, read_lines
+from longtail.files import open_read, peek
+from longtail.text_lines import read_lines
 
 VOCABULARY_FILE = "labels.tsv"
 _NAME_LISTS = ("labels.txt", "Yf.txt")  # one name per line; the line number is the id

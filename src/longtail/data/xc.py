@@ -22,11 +22,15 @@ from longtail.data.labels import Labels
 from longtail.data.xc_parse import ParsedBlock, parse_block
 from longtail.errors import DataError
 from longtail.kernels import map_parallel
+from longtail.text_lines import check_length
 
 _BYTES_PER_BLOCK = 1 << 22  # the text is larger than the arrays, so it is never in memory as a whole
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_HEADER = 1 << 10  # bytes
 _MAX_DIGITS = 18  # of an id that fits into 64 bits
 _MAX_VALUE = float(np.finfo(np.float32).max)
+_FREE_LABELS, _FREE_FEATURES = 1 << 23, 1 << 27  # that a header may claim, whatever the file holds
+_CLAIMS_PER_ID = 100  # labels or features that it may claim for each id in the file
 _HEADER_HINT = "Write: samples features labels, for example 4880 1836 159"
 
 
@@ -43,7 +47,7 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
         raise DataError(found, where=f"{path}:1", hint="Use the vocabulary that belongs to this data")
     blocks: list[ParsedBlock] = []
     n_rows = 0
-    for block in map_parallel(lambda lines: parse_block(lines, n_features, n_labels), iter_blocks(stream), None):
+    for block in map_parallel(lambda lines: parse_block(lines, n_features, n_labels), iter_blocks(stream, path), None):
         if block.bad_line >= 0:
             raise _explain_fault(block.bad_text, n_features, n_labels, path, n_rows + block.bad_line + 2)
         blocks.append(block)
@@ -56,6 +60,7 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
         found = f"the header says {n_samples:,} samples, but there are {n_rows:,}"
         hint = "Download the complete file" if n_rows < n_samples else "Correct the first number of the header"
         raise DataError(found, where=f"{path}:1:1", hint=hint)
+    _check_claims(n_features, int(n_values.sum()), n_labels if labels is None else 0, int(n_label_ids.sum()), path)
     notes = []
     if n_unsorted := sum(b.n_unsorted_rows for b in blocks):
         notes.append(f"{n_unsorted:,} rows had unsorted feature ids; they were sorted")
@@ -74,7 +79,7 @@ def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -
 
 
 def _read_header(stream: IO[bytes], path: str | Path) -> tuple[int, int, int]:
-    line = stream.readline().removeprefix(_BYTE_ORDER_MARK)
+    line = stream.readline(_MAX_HEADER).removeprefix(_BYTE_ORDER_MARK)
     fields = line.split()
     if len(fields) != 3 or not all(f.isdigit() and len(f) <= _MAX_DIGITS for f in fields):
         found = f"the header must be three integers, but it is {line[:60]!r}"
@@ -88,15 +93,37 @@ def _read_header(stream: IO[bytes], path: str | Path) -> tuple[int, int, int]:
     return n_samples, n_features, n_labels
 
 
-def iter_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield blocks of complete lines. The last line gets a line end if it has none."""
+def _check_claims(n_features: int, n_values: int, n_labels: int, n_label_ids: int, path: str | Path) -> None:
+    """Raise an error if the header claims far more features or labels than a file of this size can use.
+
+    Both cost memory, also those that do not occur. Files with a few samples of a large data set are common, so that some
+    millions are free.
+    """
+    hint = "Correct the header"
+    if n_features > max(_FREE_FEATURES, _CLAIMS_PER_ID * n_values):
+        found = f"the header says {n_features:,} features, but the file has {n_values:,} values"
+        raise DataError(found, where=f"{path}:1", hint=hint)
+    if n_labels > max(_FREE_LABELS, _CLAIMS_PER_ID * n_label_ids):
+        found = f"the header says {n_labels:,} labels, but the samples have {n_label_ids:,}"
+        raise DataError(found, where=f"{path}:1", hint=f"{hint}, or add a vocabulary with the names of all labels")
+
+
+def iter_blocks(stream: IO[bytes], path: str | Path = "") -> Iterator[bytes]:
+    """Yield blocks of complete lines. The last line gets a line end if it has none.
+
+    :param stream: The file, behind its header.
+    :param path: Its name, for messages.
+    """
     rest: list[bytes] = []
+    n_lines = 1
     while block := stream.read(_BYTES_PER_BLOCK):
         cut = block.rfind(b"\n") + 1
         if cut:
+            n_lines += block.count(b"\n")
             yield b"".join([*rest, block[:cut]])
             rest = []
         rest.append(block[cut:])
+        check_length(sum(map(len, rest)), f"{path}:{n_lines + 1}", "line")
     if last := b"".join(rest):
         yield last + b"\n"
 

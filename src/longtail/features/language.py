@@ -13,6 +13,7 @@ from longtail.features.words import find_words
 
 _MAX_SAMPLED_TEXTS = 2000
 _MAX_SAMPLED_CHARS = 1000  # of each text
+_MAX_COMPARED_CHARS = 100_000  # of a text whose language is asked for
 _MIN_SHARE = 0.02  # of the words that must be function words of the language; Finnish titles have 5 %, English texts 35 %
 _MIN_LEAD = 1.5  # times the share of the next language
 _MIN_WORDS = 20  # of the sample: fewer say nothing
@@ -143,10 +144,31 @@ def detect_language(texts: Sequence[str], seed: int = 0) -> str | None:
     """
     rows = np.random.default_rng(seed).permutation(len(texts))[:_MAX_SAMPLED_TEXTS]
     words = Counter(word for row in rows for word in find_words(texts[row][:_MAX_SAMPLED_CHARS]))
-    n_words, scores = words.total(), dict.fromkeys(LANGUAGES, 0.0)
-    for word, languages in _LANGUAGES_BY_WORD.items():
-        for code in languages:
-            scores[code] += words[word] / len(languages) ** 2
+    n_words, scores = words.total(), _score_languages(words)
     (next_score, _), (score, best) = sorted((score, code) for code, score in scores.items())[-2:]
     clear = n_words >= _MIN_WORDS and score >= _MIN_SHARE * n_words and score >= _MIN_LEAD * next_score
     return best if clear else None
+
+
+def compare_languages(text: str, languages: Sequence[str]) -> list[tuple[str | None, float]]:
+    """How much the function words of a text speak for each of some languages, as shares; the highest share first.
+
+    The share of None is that of all other languages; it is 1 if the text has no function word.
+
+    >>> compare_languages("Die Geschichte der Stadt", ["en", "de"])[0][0]
+    'de'
+    """
+    scores = _score_languages(Counter(find_words(text[:_MAX_COMPARED_CHARS])))
+    total = sum(scores.values())
+    shares: dict[str | None, float] = {code: scores[code] / total if total else 0.0 for code in languages}
+    shares[None] = max(1 - sum(shares.values()), 0.0)
+    return sorted(shares.items(), key=lambda pair: -pair[1])
+
+
+def _score_languages(words: Counter[str]) -> dict[str, float]:
+    """How often function words of each language occur; one that k languages have counts 1/k² for each of them."""
+    scores = dict.fromkeys(LANGUAGES, 0.0)
+    for word, languages in _LANGUAGES_BY_WORD.items():
+        for code in languages:
+            scores[code] += words[word] / len(languages) ** 2
+    return scores

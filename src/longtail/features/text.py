@@ -117,13 +117,13 @@ class TextFeatures(TextSettings):
         joined: sp.csr_array = sp.hstack([X, V], format="csr", dtype=np.float32)
         return joined
 
-    def share_unknown_words(self, texts: Sequence[str]) -> float:
-        """The share of the words of texts, each as often as it occurs, that are not in the vocabulary.
+    def count_unknown_words(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
+        """The number of words of each text, each as often as it occurs, and how many are not in the vocabulary [n].
 
-        >>> TextFeatures(min_df=1).fit(["red apples"]).share_unknown_words(["red pears", "red red"])
-        0.25
+        >>> [n.tolist() for n in TextFeatures(min_df=1).fit(["red apples"]).count_unknown_words(["red pears", "red red"])]
+        [[2, 2], [1, 0]]
         """
-        return self.words.share_unknown_words(self._rewrite(texts))
+        return self.words.count_unknown_words(self._rewrite(texts))
 
     def find_terms(self, text: str) -> tuple[Ints, Longs, Longs]:
         """All occurrences of known terms and subwords: their columns, and the characters [start, end) of each.

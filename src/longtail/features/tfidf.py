@@ -151,7 +151,7 @@ class Tfidf(TfidfSettings):
 
     def transform(self, texts: Sequence[str]) -> sp.csr_array:
         """The vectors of texts [n, n_features]; a text without known terms has an empty row."""
-        counts, lengths = self._count_rows(texts)
+        counts, lengths = self._count_rows(texts, self.parse_field_weights())
         relative = (lengths / self.mean_length).astype(np.float32)
         norms = np.array([1, self.ngram_weight], np.float32)
         weighting = terms.WEIGHTINGS[self.weighting]
@@ -166,11 +166,12 @@ class Tfidf(TfidfSettings):
             pass
         return counts
 
-    def share_unknown_words(self, texts: Sequence[str]) -> float:
-        """The share of the words of texts that are not terms; 0 if there are no words."""
-        counts, lengths = self._count_rows(texts)
-        n_known = float(counts.data[self.block[counts.indices] == 0].sum())
-        return 1 - n_known / max(int(lengths.sum()), 1) if lengths.any() else 0.0
+    def count_unknown_words(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
+        """The number of words of each text, and how many of them are not terms [n]."""
+        counts, lengths = self._count_rows(texts, np.ones(1, np.float32))
+        counts.data[self.block[counts.indices] != 0] = 0  # n-grams
+        n_known = np.rint(np.asarray(counts.sum(axis=1))).astype(np.int32)
+        return lengths, lengths - np.minimum(n_known, lengths)
 
     def find_terms(self, text: str) -> tuple[NDArray[np.int32], Longs, Longs]:
         """All occurrences of known terms in a text: their columns, and the characters [start, end) of each.
@@ -231,9 +232,8 @@ class Tfidf(TfidfSettings):
         full = keys != 0
         return df[full], spans[full]
 
-    def _count_rows(self, texts: Sequence[str]) -> tuple[sp.csr_array, NDArray[np.int32]]:
-        """The counts of known terms [n, n_features], and the number of words of each text [n]."""
-        field_weights = self.parse_field_weights()
+    def _count_rows(self, texts: Sequence[str], field_weights: Floats) -> tuple[sp.csr_array, NDArray[np.int32]]:
+        """The counts of known terms, weighted by field [n, n_features], and the number of words of each text [n]."""
 
         def count(part: slice) -> tuple[Ints, Ints, Ints, Floats]:
             text, offsets = convert_to_bytes(texts[part])
@@ -251,7 +251,7 @@ class Tfidf(TfidfSettings):
 
     def _fit_entropy(self, texts: Sequence[str]) -> None:
         """Weight each term by 1 minus the entropy of its distribution over the texts, relative to the largest possible."""
-        counts, _ = self._count_rows(texts)
+        counts, _ = self._count_rows(texts, self.parse_field_weights())
         total = np.bincount(counts.indices, counts.data, minlength=self.n_features)
         share = counts.data / total[counts.indices]  # of a term's occurrences that are in this text
         entropy = -np.bincount(counts.indices, share * np.log(share), minlength=self.n_features)

@@ -13,8 +13,9 @@ from longtail.errors import DataError, SettingError
 from longtail.extras import require
 from longtail.features.pretrained import STATIC_VECTORS, find_pretrained_folder
 from longtail.features.tokens import Tokens
-from longtail.files import open_read, read_lines
+from longtail.files import open_read
 from longtail.kernels import Floats
+from longtail.text_lines import read_lines
 
 _FORMAT_HINT = "Each line must be a word and its vector, separated by spaces, with the same dimension in each line"
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from longtail.errors import DataError
 from longtail.kernels import Bools, Ints, kernel
+from longtail.printable import make_visible
 from longtail.state import State, check_array, refuse
 
 INNER_NODE = -1  # label of an inner node
@@ -198,10 +199,10 @@ class LabelTree:
 
         def describe(node: int, left: int) -> str:
             if self.label[node] != INNER_NODE:
-                return str(names[self.label[node]])
+                return make_visible(names[self.label[node]])
             n_labels, examples = int(self.n_labels_below[node]), ""
             if counts is not None and left == 0:
-                shown = [names[label] for label in self.list_labels(node, counts)[:_N_EXAMPLE_LABELS]]
+                shown = [make_visible(names[label]) for label in self.list_labels(node, counts)[:_N_EXAMPLE_LABELS]]
                 examples = f": {', '.join(shown)}{', …' * (n_labels > len(shown))}"
             return f"{n_labels:,} label{'s' * (n_labels != 1)}{examples}"
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from longtail.errors import LongtailError, SettingError
-from longtail.files import open_atomic
+from longtail.files import check_new_file, open_atomic
 from longtail.nn.average import WeightAverage
 from longtail.nn.checkpoint import Stateful, fingerprint, load_checkpoint, save_checkpoint, to_plain_types
 from longtail.nn.devices import adapt_threads
@@ -181,6 +181,8 @@ class _Loop:
         self.device = next(net.parameters()).device
         self.fixed_settings = plan.fixed_settings()
         self.parts: dict[str, Stateful] = {"net": net, "optimizer": optimizer, "average": self.average, "run": self.run}
+        for path in (plan.checkpoint, plan.log):
+            check_new_file(path)  # before hours of training
         if plan.checkpoint and Path(plan.checkpoint).exists():
             load_checkpoint(plan.checkpoint, self.fixed_settings, self.parts)
         self.saved = self.started = self.begin = time.monotonic()
@@ -270,7 +272,7 @@ def finish_epoch(
         if isinstance(value, MeanPrecision):
             row["P@1"] = value.at_1
         if value > run.best:
-            run.best, run.best_epoch = float(value), run.epoch
+            run.best, run.best_epoch, run.best_weights = float(value), run.epoch, {}  # frees the memory of the former best
             run.best_weights = {name: weight.clone() for name, weight in net.state_dict().items()}
         average.swap()
     run.history.append(row)

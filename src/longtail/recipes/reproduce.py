@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from longtail.comparison.results import evaluate_runs
 from longtail.comparison.runs import ComparisonTask, hash_data, run_one
 from longtail.data.read import BUILTIN
 from longtail.errors import DataError, LongtailError
+from longtail.files import create_temporary_folder
 from longtail.html import format_table
 from longtail.progress import Progress, resolve_progress
 from longtail.recipes.corpus import find_files, read_parts
@@ -67,12 +67,12 @@ def reproduce(
         recipe = read_recipe(find_recipe(str(recipe)))
     check_recipe(recipe, record_values=record_values)
     display = resolve_progress(progress)
-    with tempfile.TemporaryDirectory() as folder:
-        train, test = read_parts(recipe.corpus, Path(folder), str(recipe.path))
+    with create_temporary_folder() as folder:
+        train, test = read_parts(recipe.corpus, folder, str(recipe.path))
         task = ComparisonTask(train, test, None, recipe.seed, threads)
         hashes = {"train": hash_data(train), "test": hash_data(test)}
         candidate = Candidate(recipe.name, recipe.method_spec)
-        run = run_one(task, candidate, hashes, Path(folder), recipe.name, display)
+        run = run_one(task, candidate, hashes, folder, recipe.name, display)
         if run.failure:
             raise LongtailError(run.failure, where=str(recipe.path))
         (result,) = evaluate_runs(task, [run]).results

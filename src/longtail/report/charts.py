@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import ceil
 
+from longtail.html import escape
 from longtail.report.axes import Scale, make_linear_axis, make_log_axis, make_scale, pad_range, spread_out
 
 N_COLOURS, _N_SHAPES = 12, 4

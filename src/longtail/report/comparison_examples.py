@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from longtail.comparison.results import MAX_TRUE_LABELS, Comparison, Disagreement, Example
+from longtail.html import escape
 from longtail.report.comparison import join_words
 from longtail.report.page_parts import (
     break_long,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from longtail.comparison.results import Comparison, find_pareto_front
+from longtail.html import escape
 from longtail.report.charts import N_COLOURS, ChartLine, ChartPoint, draw_lines, draw_reliability, draw_scatter
 from longtail.report.comparison import (
     format_cost,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
 from longtail.comparison.results import SIGNIFICANCE_LEVEL, Comparison, MethodResult
+from longtail.html import escape
 from longtail.metrics.ranking import RANKING_METRICS
 from longtail.report.comparison import (
     BEST,

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from textwrap import fill
 
+from longtail.printable import make_visible
 from longtail.tagger.explanation import WORD, Explanation
 
 WIDTH = 110
 _MAX_WORDS, _MIN_WORD_SHARE = 5, 0.05  # words shown per label, and the smallest weight relative to the first
 _MIN_MARKED_SHARE = 0.3  # words with at least this share of the first word's weight are marked in the text
 _COLOURS = (36, 33, 35, 32, 34, 31)  # ANSI codes: cyan, yellow, magenta, green, blue, red
+_BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"  # between words, where they become spaces
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -42,13 +44,15 @@ def render_explanations(
       1  fruit  0.900  apple +0.50, juice +0.25
       2  drink  0.500  juice +0.75, of -0.12
     """
-    lines = [] if not text else _fill_lines(_mark_words(text, _assign_words(explanations), colour), width)
-    names = max((len(one.label) for one in explanations), default=0)
+    shown = make_visible(text or "", keep=_BLANKS)
+    lines = _fill_lines(_mark_words(shown, _assign_words(explanations), colour), width)
+    labels = [make_visible(one.label) for one in explanations]
+    names = max(map(len, labels), default=0)
     digits = max((len(f"{one.score:.3f}") for one in explanations), default=0)
-    for number, one in enumerate(explanations, 1):
+    for number, (one, name) in enumerate(zip(explanations, labels, strict=True), 1):
         kind = "" if text is not None else "feature "
-        words = ", ".join(f"{kind}{word} {weight:+.2f}" for word, weight in _select_words(one))
-        label = _paint(f"{number:>3}  {one.label:<{names}}", number, colour)
+        words = ", ".join(f"{kind}{make_visible(word)} {weight:+.2f}" for word, weight in _select_words(one))
+        label = _paint(f"{number:>3}  {name:<{names}}", number, colour)
         lines.append(f"{label}  {one.score:>{digits}.3f}  {words}".rstrip())
     return "\n".join(lines)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
 
 from longtail.comparison.results import Comparison, MethodResult
+from longtail.html import escape
 from longtail.report.charts import N_COLOURS
 
 _MAX_LABEL, _MAX_LABELLED = 14, 6  # characters of a name, and methods, up to which charts show names instead of numbers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from longtail.printable import make_visible
+
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
     """A Markdown table with aligned columns.
@@ -15,6 +17,7 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: 
     |:-------|------:|
     | P@1    |  63.7 |
     """
+    header, *rows = [[make_visible(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:

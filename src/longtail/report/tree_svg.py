@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from unicodedata import east_asian_width
 
+from longtail.html import escape
 from longtail.kernels import Ints
 from longtail.labelspace.tree import LabelTree
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from longtail.data.read import read
 from longtail.data.split import split_stratified
 from longtail.data.write import write_parts
 from longtail.errors import LongtailError
+from longtail.files import create_temporary_folder
 from longtail.progress import SILENT, Progress
 from longtail.selection.plan import Option, Plan
 
@@ -35,10 +34,10 @@ def run_trial(
     is_test = split_stratified(part.Y, _HELD_OUT_SHARE, seed)
     parts = {"train": part.take(np.flatnonzero(~is_test)), "held_out": part.take(np.flatnonzero(is_test))}
     progress.say(f"trial: {', '.join(one.name for one in options)} on {n_samples:,} of {data.n_samples:,} samples")
-    with tempfile.TemporaryDirectory() as folder:
-        files = write_parts(parts, Path(folder))
+    with create_temporary_folder() as folder:
+        files = write_parts(parts, folder)
         task = ComparisonTask(read(files[0]), read(files[1]), seed=seed, threads=threads)
-        runs = run_all(task, [Candidate(one.name, one.spec) for one in options], Path(folder) / "trial", progress)
+        runs = run_all(task, [Candidate(one.name, one.spec) for one in options], folder / "trial", progress)
         result = evaluate_runs(task, runs)
     if not result.done:
         raise LongtailError(f"every candidate failed: {result.results[0].failure}", hint="Name a method with --method")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,63 +21,101 @@ from safetensors.numpy import save
 
 from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import BundleError
-from longtail.files import find_unwritable, open_atomic
+from longtail.files import find_unwritable, open_atomic, sync_folder
+from longtail.locks import LOCK, PART_ENDING, lock_folder, remove_abandoned
 from longtail.state import State
 from longtail.tagger.bundle_files import COPY_AGAIN, check_files, map_arrays, open_checked, read_labels, read_manifest
 
-FORMAT = 5  # the format that is written
-_READABLE = (3, 4, FORMAT)  # format 3 has no calibration and no history of the labels; up to 4, secseq has its own features
+FORMAT = 6  # the format that is written
+_READABLE = (3, 4, 5, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
 MANIFEST = "manifest.json"
-_DATA_FILE = re.compile(r"(\.?)[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)(\.\d+\.part)?|\.manifest\.json\.\d+\.part")
+_DATA_FILE = re.compile(r"[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)")
+_UNFINISHED = rf"\.({_DATA_FILE.pattern}|manifest\.json){PART_ENDING}"
+_MAX_READS = 10  # of a bundle that is replaced while it is read
+_LOCK_SECONDS = 60.0  # to wait for another process that saves to the same folder
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """The content of a bundle: a description in JSON types, arrays by part, and the labels."""
+    """The content of a bundle: a description in JSON types, arrays by part, and the labels.
+
+    The description of a bundle that was loaded is its manifest.
+    """
 
     about: dict[str, Any]
     arrays: dict[str, State]
     labels: Labels
 
 
-def save_bundle(bundle: Bundle, folder: str | Path) -> None:
-    """Write a bundle, replacing one that may be there."""
-    _write(Path(folder), bundle, {})
+def save_bundle(bundle: Bundle, folder: str | Path, *, overwrite: bool = True) -> None:
+    """Write a bundle. One process at a time writes to a folder: another one waits, for a minute at most.
+
+    :param bundle: The content.
+    :param folder: The folder.
+    :param overwrite: Whether a bundle that is there is replaced. False: an error, also if it came after training began.
+    """
+    with _open_target(Path(folder), overwrite):
+        _write(Path(folder), bundle, {})
 
 
-def amend_bundle(folder: str | Path, amended: Bundle) -> None:
+def amend_bundle(folder: str | Path, amended: Bundle, base: dict[str, Any]) -> dict[str, Any]:
     """Replace the description, the labels and some arrays of a bundle. Files of other arrays are neither read nor written.
 
     :param folder: The folder of the bundle.
     :param amended: The whole description; the arrays of the parts that change, empty for a part to remove; the labels.
+    :param base: The manifest of the bundle that was changed: an error if it is no longer the one in the folder.
+    :returns: The new manifest.
     """
-    files = load_manifest(Path(folder))["files"]
-    _write(Path(folder), amended, {name: entry for name, entry in files.items() if name.split(".")[0] not in amended.arrays})
+    with _open_target(Path(folder), overwrite=True):
+        manifest = load_manifest(Path(folder))
+        if manifest != base:
+            found = "another process has saved a model in this folder since it was read"
+            raise BundleError(found, where=str(folder), hint="Read it again, and repeat the change")
+        kept = {name: entry for name, entry in manifest["files"].items() if name.split(".")[0] not in amended.arrays}
+        _write(Path(folder), amended, kept)
+        return load_manifest(Path(folder))
+
+
+@contextmanager
+def _open_target(folder: Path, overwrite: bool) -> Iterator[None]:
+    """Lock a folder while a bundle is written to it, and remove what does not belong to the bundle afterwards."""
+    check_target(folder, overwrite=overwrite)  # before a folder is created
+    existed = folder.is_dir()
+    try:
+        with lock_folder(folder, _LOCK_SECONDS):
+            check_target(folder, overwrite=overwrite)  # again: another process may have been first
+            try:
+                yield
+            finally:  # also after an error or Ctrl-C: a file that the manifest on disk does not name is not part of a bundle
+                _remove_unnamed(folder)
+    finally:
+        if not existed:
+            with suppress(OSError):  # it has content, or another process has removed it
+                folder.rmdir()
 
 
 def _write(folder: Path, bundle: Bundle, kept: dict[str, Any]) -> None:
-    """Write the files of a bundle, then its manifest, which also names the files that are kept."""
-    check_target(folder, overwrite=True)
-    existed = folder.is_dir()
-    try:
-        files = dict(kept)
-        for name, content in encode_files(bundle):
-            digest = hashlib.sha256(content).hexdigest()
-            stem, ending = name.split(".")
-            path = folder / f"{stem}-{digest[:12]}.{ending}"
-            if not _has_content(path, digest):
-                with open_atomic(path) as stream:
-                    stream.write(content)
-            files[name] = {"file": path.name, "bytes": len(content), "sha256": digest}
-        about = {name: value for name, value in bundle.about.items() if name not in ("format", "files")}
-        manifest = {"format": FORMAT, **about, "files": files}
-        with open_atomic(folder / MANIFEST) as stream:
-            stream.write(sign_manifest(manifest))
-        _sync(folder)
-    finally:  # also after an error or Ctrl-C: a file that the manifest on disk does not name is not part of a bundle
-        _remove_unnamed(folder)
-        if not existed and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+    """Write the files of a bundle, then its manifest, which also names the files that are kept.
+
+    The order is what a power cut needs: the files and their names are on disk before the manifest that names them, and
+    that is on disk before files of the old bundle are removed.
+    """
+    files = dict(kept)
+    for name, content in encode_files(bundle):
+        digest = hashlib.sha256(content).hexdigest()
+        stem, ending = name.split(".")
+        path = folder / f"{stem}-{digest[:12]}.{ending}"
+        if not _has_content(path, digest):
+            with open_atomic(path, follow_links=False) as stream:
+                stream.write(content)
+        files[name] = {"file": path.name, "bytes": len(content), "sha256": digest}
+    about = {name: value for name, value in bundle.about.items() if name not in ("format", "files")}
+    manifest = {"format": FORMAT, **about, "files": files}
+    sync_folder(folder)
+    with open_atomic(folder / MANIFEST, follow_links=False) as stream:
+        stream.write(sign_manifest(manifest))
+    sync_folder(folder)
+    sync_folder(folder.absolute().parent)  # if the folder is new, its name
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:
@@ -139,14 +177,36 @@ def sign_manifest(manifest: dict[str, Any]) -> bytes:
 def load_bundle(folder: str | Path, checked: Collection[str] | None = None) -> Bundle:
     """Read a bundle. Files are checked against their hashes; arrays are mapped into memory.
 
+    If another process replaces the bundle while it is read, the new one is read.
+
     :param folder: The folder.
     :param checked: The parts that are checked. The others are mapped only, and need not be read. None: all.
     """
     folder = Path(folder)
-    manifest = load_manifest(folder)
+    n_reads = 0
+    while True:
+        version, manifest, n_reads = _find_version(folder), load_manifest(folder), n_reads + 1
+        try:
+            return _read_files(folder, manifest, checked)
+        except BundleError:
+            if n_reads == _MAX_READS or version == _find_version(folder):
+                raise
+
+
+def _find_version(folder: Path) -> tuple[int, int] | None:
+    """What differs between two saves, even of the same model; None if there is no manifest."""
+    try:
+        found = (folder / MANIFEST).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read_files(folder: Path, manifest: dict[str, Any], checked: Collection[str] | None) -> Bundle:
+    """Read the files that a manifest names."""
     arrays: dict[str, State] = {}
     labels = Labels(())
-    for name, entry in manifest.pop("files").items():
+    for name, entry in manifest["files"].items():
         part, ending = name.split(".")
         where = str(folder / entry["file"])
         with open_checked(folder, entry, hashed=checked is None or part in checked) as stream:
@@ -186,32 +246,25 @@ def _remove_unnamed(folder: Path) -> None:
     """Remove files of older versions and of interrupted saves: those that the manifest on disk does not name."""
     try:
         files = json.loads((folder / MANIFEST).read_text("utf-8"))["files"].values()
-    except (OSError, ValueError, KeyError):
-        files = ()
-    named = {MANIFEST, *(entry["file"] for entry in files)}
+        named = {str(entry["file"]) for entry in files}
+    except FileNotFoundError:
+        named = set()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # damaged: nobody knows what it names
+        return
+    remove_abandoned(folder, _UNFINISHED)
     for path in folder.iterdir() if folder.is_dir() else ():
-        if _is_bundle_file(path) and path.name not in named:
+        if _DATA_FILE.fullmatch(path.name) and path.name not in named:
             path.unlink()
 
 
 def _is_bundle_file(path: Path) -> bool:
     """Whether ``save_bundle`` writes files of this name; no other file is ever removed."""
-    return path.name == MANIFEST or bool(_DATA_FILE.fullmatch(path.name))
-
-
-def _sync(folder: Path) -> None:
-    """Wait until the rename is on disk, before old files are removed."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    return path.name in (MANIFEST, LOCK) or bool(_DATA_FILE.fullmatch(path.name) or re.fullmatch(_UNFINISHED, path.name))
 
 
 def _has_content(path: Path, digest: str) -> bool:
     """Whether a file has the content with this hash: then it need not be written again."""
-    return path.is_file() and _hash_file(path) == digest
+    return path.is_file() and not path.is_symlink() and _hash_file(path) == digest
 
 
 def _hash_file(path: Path) -> str:

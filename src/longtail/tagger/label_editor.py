@@ -42,7 +42,7 @@ class LabelEditor:
         self.tagger = model if isinstance(model, Tagger) else None
         self.folder = None if isinstance(model, Tagger) else Path(model)
         self.notes: tuple[str, ...] = ()  # what was guessed or left out while the last vocabulary was read
-        self._about: dict[str, Any] = {}  # of a saved tagger
+        self._about: dict[str, Any] = {}  # the manifest of a saved tagger
         self._scores_names = isinstance(model, Tagger) and model.unseen is not None
         if isinstance(model, Tagger):
             self._register, self._label_counts = model.register, model.model.label_counts
@@ -196,8 +196,8 @@ class LabelEditor:
         if self.folder is not None:
             about = {name: value for name, value in self._about.items() if name != "constraints"}
             about |= {"history": register.about(), **({} if constraints is None else {"constraints": constraints.to_dict()})}
-            amend_bundle(self.folder, Bundle(about, {PART: register.state()}, register.labels))
-            self._about = about
+            amended = Bundle(about, {PART: register.state()}, register.labels)
+            self._about = amend_bundle(self.folder, amended, base=self._about)
         self._register = register
 
 

@@ -19,6 +19,7 @@ from longtail.state import State, check_array, get_json, refuse
 from longtail.topk import NO_LABEL, TopK
 
 MAX_LABELS_PER_FORM = 8  # a form that more labels share is no evidence for any of them
+MAX_WORDS_PER_FORM = 32  # longer forms are not looked for: so that the time per word of a text is bounded
 PRIOR_MENTIONS = 2.0  # mentions with the average precision that are added to those of each label
 
 Places = dict[int, list[tuple[int, int]]]  # label -> the characters [start, end) of its mentions
@@ -43,7 +44,7 @@ class Mentions:
         forms: dict[str, set[int]] = {}
         for label, name in enumerate(self.names):
             others = () if self.alt_names is None else self.alt_names[label]
-            for words in list_forms(name, others):
+            for words in (form for form in list_forms(name, others) if len(form) <= MAX_WORDS_PER_FORM):
                 forms.setdefault(" ".join(words), set()).add(label)
         self.forms = {form: sorted(labels) for form, labels in forms.items() if len(labels) <= MAX_LABELS_PER_FORM}
         self._longest: dict[str, int] = {}  # words of the longest form that starts with a word

@@ -1,0 +1,55 @@
+"""The HTTP connection: clients that are slow to send a request, or stop reading the answer, are cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+def make_protocol(patience: float) -> type[H11Protocol]:
+    """Return a class of connections.
+
+    :param patience: Seconds that a client may take for the headers of a request, or may stop reading. The time for the
+        body is limited where it is read.
+    """
+
+    class ImpatientProtocol(H11Protocol):
+        """uvicorn's own connection has no such limits."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _blocked: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait_for_request()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is None or self.cycle.response_complete:
+                self._wait_for_request()
+            elif self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            for timer in (self._timer, self._blocked):
+                if timer is not None:
+                    timer.cancel()
+            super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            self._blocked = self.loop.call_later(patience, self.transport.abort)
+            super().pause_writing()
+
+        def resume_writing(self) -> None:
+            if self._blocked is not None:
+                self._blocked.cancel()
+            super().resume_writing()
+
+        def _wait_for_request(self) -> None:
+            if self._timer is None:
+                self._timer = self.loop.call_later(patience, self.transport.abort)
+
+    return ImpatientProtocol

@@ -1,0 +1,190 @@
+"""A real process with a real connection: start, slow clients, reload by signal, and a stop that loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from longtail import edit_labels
+
+SETTINGS = ("patience=1.5", "watch=0", "deadline=20", "max_body=0.5")
+
+
+class Process:
+    """The service in a process of its kind."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        words = [word for setting in SETTINGS for word in ("--set", setting)]
+        command = [sys.executable, "-m", "longtail", "serve", f"topics={folder}", "--port", "0", "--threads", "1", *words]
+        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, cwd=folder.parent)
+        self.lines: list[str] = []
+        self.folder, self.started = folder, threading.Event()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+        assert self.started.wait(120), self.lines
+        self.address = next(line.split()[1] for line in self.lines if line.startswith("open http"))
+        self.port = int(self.address.rsplit(":", 1)[1].strip("/"))
+
+    def read(self) -> None:
+        for line in self.process.stderr or ():
+            self.lines.append(line)
+            if line.startswith("open http") or "longtail serve:" in line:
+                self.started.set()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        self.reader.join(60)
+        assert self.process.stderr
+        self.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    copy = shutil.copytree(folder, tmp_path_factory.mktemp("served") / "model")
+    server = Process(copy)
+    yield server
+    server.stop()
+
+
+def predict(server: Process, *texts: str) -> httpx.Response:
+    return httpx.post(f"{server.address}api/v1/predict", json={"texts": texts, "k": 1}, timeout=60)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    out = b""
+    try:
+        while part := connection.recv(1 << 16):
+            out += part
+    except ConnectionResetError:
+        pass
+    return out
+
+
+def test_it_answers(server: Process) -> None:
+    assert predict(server, "ship").json()["results"][0]["labels"][0]["label"] == "sea"
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /api/v1/predict HTTP/1.1\r\nHost: localhost\r\nX-A: "])
+def test_a_client_that_sends_no_complete_headers_is_cut_off(server: Process, sent: bytes) -> None:
+    with server.connect() as slow:
+        slow.sendall(sent)
+        assert read_all(slow) == b""  # ends, because the service closes the connection
+
+
+def test_a_client_that_sends_no_complete_body_gets_an_answer(server: Process) -> None:
+    with server.connect() as slow:
+        head = b"POST /api/v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n\r\n{"
+        slow.sendall(head)
+        assert b" 408 " in read_all(slow).split(b"\r\n")[0]
+
+
+def test_a_body_without_a_length_is_counted(server: Process) -> None:
+    with server.connect() as client:
+        client.sendall(b"POST /api/v1/predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        try:
+            for _ in range(12):
+                client.sendall(chunk)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        answer = read_all(client)
+        assert not answer or b" 413 " in answer.split(b"\r\n")[0]
+    assert predict(server, "ship").status_code == 200
+
+
+def test_a_client_that_does_not_read_is_cut_off(server: Process) -> None:
+    body = b'{"texts": [' + b",".join([b'"ship"'] * 1000) + b'], "k": 4}'
+    head = "POST /api/v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}"
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(60)
+        slow.connect(("127.0.0.1", server.port))
+        for _ in range(8):
+            slow.sendall(head.encode() + b"\r\n\r\n" + body)
+        time.sleep(4)
+        assert len(read_all(slow)) < 8 * 500_000  # the rest was never sent
+    assert predict(server, "ship").status_code == 200
+
+
+def test_a_signal_loads_models_again_and_loses_no_request(server: Process) -> None:
+    codes, versions, stop = [], set(), threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            answer = predict(server, "ship")
+            codes.append(answer.status_code)
+            versions.add(answer.json()["version"])
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        while not codes:
+            time.sleep(0.01)
+        edit_labels(server.folder).rename("music", "songs")
+        os.kill(server.process.pid, signal.SIGHUP)
+        for _ in range(300):
+            if len(versions) > 1:
+                break
+            time.sleep(0.1)
+    finally:
+        stop.set()
+        thread.join()
+    assert len(versions) == 2 and set(codes) == {200}
+
+
+def test_a_stop_answers_what_has_arrived(folder: Path) -> None:
+    server = Process(folder)
+    answers: list[httpx.Response] = []
+    texts = ["a ship and a violin"] * 1000
+    threads = [threading.Thread(target=lambda: answers.append(predict(server, *texts))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while "longtail_queue_depth 0.0" in httpx.get(f"{server.address}metrics", timeout=60).text and len(answers) < 3:
+        time.sleep(0.005)
+    server.stop()
+    for thread in threads:
+        thread.join()
+    assert [answer.status_code for answer in answers] == [200] * 3
+    with pytest.raises(OSError, match=r"refused"):
+        server.connect()
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--host", "0.0.0.0"), "there is no token"),
+        (("--set", "prot=1"), 'no setting "prot"'),
+        (("--config", "missing.toml"), "cannot be read"),
+    ],
+)
+def test_wrong_usage_ends_before_anything_listens(folder: Path, options: tuple[str, ...], found: str) -> None:
+    command = [sys.executable, "-m", "longtail", "serve", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and found in done.stderr
+
+
+def test_two_processes_share_a_port(folder: Path) -> None:
+    first = Process(folder, "--set", "reuse_port=true")
+    words = ["--port", str(first.port), "--set", "reuse_port=true"]
+    second = Process(folder, *words)
+    try:
+        assert second.port == first.port
+        assert all(predict(first, "ship").status_code == 200 for _ in range(4))
+    finally:
+        first.stop(), second.stop()

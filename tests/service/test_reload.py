@@ -1,0 +1,102 @@
+"""Models are replaced while requests go on; a bad model changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from longtail import Tagger, edit_labels
+from service.conftest import Client
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    """A model that may be changed."""
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def test_a_changed_model_replaces_the_old_one(make_client: Callable[..., Client], copy: Path) -> None:
+    client = make_client({"topics": copy})
+    before = client.get("/api/v1/models/topics").json()["version"]
+    assert client.post("/api/v1/admin/reload").json()["models"][0]["version"] == before  # nothing has changed
+    edit_labels(copy).rename("sea", "ocean")
+    after = client.post("/api/v1/admin/reload", {"model": "topics"}).json()["models"][0]["version"]
+    assert after != before
+    answer = client.post("/api/v1/predict", {"texts": ["ship"], "k": 1}).json()
+    assert (answer["version"], answer["results"][0]["labels"][0]["label"]) == (after, "ocean")
+    metrics = client.get("/metrics").text
+    assert f'version="{after}"' in metrics and f'version="{before}"' not in metrics
+
+
+def test_a_request_keeps_the_model_that_it_began_with(make_client: Callable[..., Client], copy: Path) -> None:
+    client = make_client({"topics": copy})
+    old = client.app.state.service.models.get("topics")
+    edit_labels(copy).rename("sea", "ocean")
+
+    async def work() -> None:
+        reload = client.loop.create_task(client.http.post("/api/v1/admin/reload"))
+        answers = []
+        while not reload.done():
+            answers.append(await client.http.post("/api/v1/predict", json={"texts": ["ship"], "k": 1}))
+        answers.append(await client.http.post("/api/v1/predict", json={"texts": ["ship"], "k": 1}))
+        names = {old.version: "sea", client.app.state.service.models.get("topics").version: "ocean"}
+        assert all(answer.status_code == 200 for answer in answers)
+        bodies = [answer.json() for answer in answers]
+        assert all(one["results"][0]["labels"][0]["label"] == names[one["version"]] for one in bodies)
+        assert bodies[-1]["version"] != old.version
+
+    client.run(work())
+
+
+@pytest.mark.parametrize("damage", ["manifest", "array", "missing"])
+def test_a_damaged_model_changes_nothing(make_client: Callable[..., Client], copy: Path, damage: str) -> None:
+    client = make_client({"topics": copy})
+    before = client.get("/api/v1/models/topics").json()
+    edit_labels(copy).rename("sea", "ocean")
+    if damage == "missing":
+        shutil.rmtree(copy)
+    else:
+        path = copy / "manifest.json" if damage == "manifest" else next(copy.glob("model-*.safetensors"))
+        content = bytearray(path.read_bytes())
+        content[-20] ^= 1
+        replaced = path.with_name("replaced")
+        replaced.write_bytes(content)
+        replaced.replace(path)
+    answer = client.post("/api/v1/admin/reload", {"model": "topics"})
+    assert answer.status_code == 500 and answer.json()["hint"]
+    assert client.get("/api/v1/models/topics").json() == before
+    assert client.post("/api/v1/predict", {"texts": ["ship"], "k": 1}).json()["results"][0]["labels"][0]["label"] == "sea"
+    assert 'longtail_model_reloads_total{result="failed"} 1.0' in client.get("/metrics").text
+
+
+def test_a_model_that_cannot_predict_changes_nothing(
+    make_client: Callable[..., Client], copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client({"topics": copy})
+    before = client.get("/api/v1/models/topics").json()["version"]
+    edit_labels(copy).rename("sea", "ocean")
+    monkeypatch.setattr(Tagger, "encode", lambda *_: 1 / 0)  # the probe fails
+    assert client.post("/api/v1/admin/reload").status_code == 500
+    assert client.get("/api/v1/models/topics").json()["version"] == before
+
+
+def test_a_changed_folder_is_noticed(make_client: Callable[..., Client], copy: Path) -> None:
+    client = make_client({"topics": copy}, watch=0.02)
+    before = client.get("/api/v1/models/topics").json()["version"]
+    edit_labels(copy).rename("sea", "ocean")
+
+    async def work() -> None:
+        async with asyncio.timeout(30):
+            while client.app.state.service.models.get("topics").version == before:
+                await asyncio.sleep(0.02)
+
+    client.run(work())
+
+
+def test_only_models_that_were_named_at_the_start(client: Client, folder: Path) -> None:
+    assert client.post("/api/v1/admin/reload", {"model": str(folder)}).status_code == 404
+    assert client.post("/api/v1/predict", {"texts": ["a"], "model": str(folder)}).status_code == 404
