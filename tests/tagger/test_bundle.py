@@ -175,7 +175,7 @@ def test_a_bundle_of_format_5_keeps_the_encoder_that_was_the_default(train: Data
         ({"format": 99}, f"has format 99, this longtail reads format {FORMAT}. Upgrade longtail"),
         ({"format": 1}, f"has format 1 .*, this longtail reads format {FORMAT}. Train the model again"),
         ({"spec": "oracle"}, 'no method "oracle"'),
-        ({"spec": None}, "does not describe a tagger"),
+        ({"spec": None}, 'the entry "spec" of the description is a NoneType'),
         ({"settings": {"zeta": 1}}, 'no setting "zeta"'),
         ({"files": {"model.safetensors": {"file": "../model-000000000000.safetensors"}}}, "not part of a bundle"),
     ],
