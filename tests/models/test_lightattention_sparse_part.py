@@ -72,6 +72,23 @@ def test_a_model_that_was_saved_without_a_sparse_part_is_loaded_without(train: D
     assert LightAttention(**SETTINGS, sparse_part=True).restore(old.state()).sparse is None
 
 
+def test_a_model_without_a_sparse_part_scores_as_many_candidates_as_before(train: Dataset) -> None:
+    """Models that were saved without one may have thousands of labels, and updates may add labels to a smaller one."""
+    old = LightAttention(**SETTINGS).fit(train.texts, train.Y)
+    loaded = LightAttention(**SETTINGS).restore(old.state())
+    loaded.n_seen = 10_000
+    without, with_part = (LightAttention(sparse_part=each).plan(loaded.n_samples, 10_000) for each in (False, None))
+    assert loaded._plan().beam == without.beam > with_part.beam
+
+
+def test_clusters_are_ranked_by_their_allowed_labels(train: Dataset, test: Dataset) -> None:
+    model, part = fit(train, **TREE, beam=1)
+    for closed, wanted in ((a, b) for a in range(4) for b in range(4) if a != b):
+        bias = np.select([np.arange(4) == closed, np.arange(4) == wanted], [1000, 500], 0).astype(np.float32)
+        model.sparse = replace(part, bias=bias)
+        assert (model.topk(test.texts, 1, allowed=np.arange(4) != closed).ids == wanted).all()
+
+
 def test_its_weight_is_chosen_on_held_out_texts(train: Dataset) -> None:
     assert fit(train, negatives="all", holdout=0)[1].scale == 1
     valid = train.take(np.arange(40))

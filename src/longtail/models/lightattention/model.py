@@ -107,7 +107,8 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         return self._search(*self._read(self._check_samples(X)), k=k, per_tree=per_tree, beam=beam)
 
     def _plan(self) -> LightAttentionPlan:
-        return self.plan(self.n_samples, self.n_seen)
+        """The plan of what was fitted: models of before have no sparse part, whatever the number of their labels."""
+        return self.plan(self.n_samples, self.n_seen, sparse_part=self.sparse is not None)
 
     def check_requirements(self) -> None:
         """Raise an error if a package or word vectors that ``fit`` needs are missing."""
@@ -119,7 +120,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         from longtail.models.lightattention.state import networks_to_state
         from longtail.models.lightattention.training import TreeTrainer
 
-        plan = self._plan()
+        plan = self.plan(self.n_samples, self.n_seen)
         self.check_plan(plan)
         progress.say(plan.describe(self.n_samples, self.n_seen))
         self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)

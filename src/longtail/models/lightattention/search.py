@@ -262,7 +262,10 @@ class TreeNetworks:
             columns = np.argsort(np.argsort(self.labels))
 
             def by_node(rows: Longs) -> Floats:
-                return others(rows)[:, columns]
+                scores = others(rows)[:, columns]
+                if allowed is not None:
+                    scores[:, ~allowed[self.labels]] = -np.inf  # so that a cluster is ranked by its allowed labels
+                return scores
 
         best = find_best_nodes(self.networks, texts, beam=beam, k=k, open_nodes=open_nodes, others=by_node)
         ids = np.where(best.ids >= 0, self.labels[best.ids], NO_LABEL)

@@ -235,15 +235,20 @@ class LightAttentionSettings(TrainingSettings, NameSettings, SparsePartSettings)
         refuse_unused(self, [Condition(plan.n_halvings > 0, with_tree, _ONLY_WITH_TREE)])
         refuse_unused(self, [Condition(is_deep, "a tree of three or more levels, such as levels=3", ("fanout",))])
 
-    def plan(self, n_samples: int, n_labels: int) -> LightAttentionPlan:
-        """Fill in what depends on the number of training texts and of labels that have one."""
+    def plan(self, n_samples: int, n_labels: int, *, sparse_part: bool | None = None) -> LightAttentionPlan:
+        """Fill in what depends on the number of training texts and of labels that have one.
+
+        :param sparse_part: Whether a fitted model has a sparse part. None: as the settings say.
+        """
+        if sparse_part is None:
+            sparse_part = self.wants_sparse_part(n_labels)
         n_halvings = self._count_halvings(n_labels)
         ours = _choose_defaults(n_samples, n_halvings > 0)
         default = nearest_row(ATTENTION_XML, n_samples, n_labels) if self.paper else ours
         n_clusters = 1 << n_halvings
         n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
         cluster_size, is_small = ceil(n_labels / n_clusters), n_clusters <= MAX_ATTENTION_CLUSTERS
-        n_candidates = N_CANDIDATES_OF_SUM if self.wants_sparse_part(n_labels) else N_CANDIDATES
+        n_candidates = N_CANDIDATES_OF_SUM if sparse_part else N_CANDIDATES
         beam = max(min(ceil(n_candidates / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
         freeze = default.freeze_vectors if self.freeze_vectors is None else self.freeze_vectors
         return LightAttentionPlan(
@@ -260,7 +265,7 @@ class LightAttentionSettings(TrainingSettings, NameSettings, SparsePartSettings)
             levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
             beam=self.beam or beam,
             generator=self.generator or ("attention" if self.paper or is_small else "pool"),
-            sparse_part=self.wants_sparse_part(n_labels),
+            sparse_part=sparse_part,
         )
 
     def _count_halvings(self, n_labels: int) -> int:
