@@ -297,6 +297,8 @@ def test_feature_vectors_are_explained(train: Dataset) -> None:
     without.data[0] = 0
     scores = [float(best.scores[best.ids == label][0]) for best in (model.topk(x, 4), model.topk(without, 4))]
     assert features.tolist() == x.indices.tolist() and weights[0] == pytest.approx(scores[0] - scores[1], abs=1e-5)
+    starts, ends, alone = model.explain(x, label)
+    assert starts.tolist() == x.indices.tolist() and (ends == starts + 1).all() and alone == pytest.approx(weights, abs=1e-5)
 
 
 def test_models_with_their_own_features_are_loaded(train: Dataset, test: Dataset, tmp_path: Path) -> None:

@@ -248,8 +248,10 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
         return self._predictor.topk(self._encode(X), k, self, allowed)
 
-    def _explain(self, one: str, label: int) -> PartWeights:
-        return explain_by_occlusion(one, label, self._find_explained)
+    def _explain(self, sample: Any, label: int) -> PartWeights:
+        if self.tokens is None:
+            return super()._explain(sample, label)
+        return explain_by_occlusion(sample, label, self._find_explained)
 
     def slopes(self, x: sp.csr_array, label: int) -> Doubles:
         """By how much the score falls without each feature, divided by its value: the contribution of a unit of it."""
