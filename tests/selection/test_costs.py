@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longtail.models.aplc.plan import choose_width
 from longtail.models.aplc.settings import AplcSettings
 from longtail.models.lightattention.settings import LightAttentionSettings, choose_max_length
 from longtail.selection.costs import (
@@ -68,6 +69,8 @@ def never_less(small: Profile, large: Profile) -> None:
             continue  # fewer words are read of each text if texts are long
         if n_epochs(name, small) != n_epochs(name, large):
             continue  # fewer epochs if there are many samples
+        if name == "aplc" and choose_width(small.unigrams.width) != choose_width(large.unigrams.width):
+            continue  # shorter vectors if there are many features
         for less, more in zip(
             all_of(estimate(name, small, Machine())), all_of(estimate(name, large, Machine())), strict=True
         ):
@@ -93,6 +96,16 @@ def test_more_labels_are_never_cheaper_where_the_methods_stay_the_same(between: 
     p = make_profile(50_000, few, labels_per_sample=5)
     for name in set(NAMES) - {"hierarchicalxc"}:  # it merges fewer pairs of labels where those are rarer
         assert estimate(name, p, Machine()).seconds <= estimate(name, replace(p, n_labels=many), Machine()).seconds, name
+
+
+def test_networks_have_the_sizes_of_their_default_settings() -> None:
+    """With a sparse part, codes of neuralxc are shorter and lightattention scores fewer labels; frequent words have outputs."""
+    with_part, without = (make_profile(200_000, n_labels, words=60) for n_labels in (50_000, 50_001))
+    for name in ("neuralxc", "lightattention"):
+        assert estimate(name, with_part, Machine()).seconds < 0.95 * estimate(name, without, Machine()).seconds, name
+    size = cost_models()["neuralxc"].work(with_part).size
+    assert size[1] == pytest.approx(2**15 * 256 / 1e6) and size[0] == pytest.approx(with_part.unigrams.width * 256 / 1e6)
+    assert cost_models()["aplc"].work(with_part).size[1] == pytest.approx(with_part.unigrams.width * 256 / 1e6)
 
 
 def test_a_machine_twice_as_fast_takes_half_the_time() -> None:

@@ -22,9 +22,11 @@ from longtail.models.glas.settings import GlasSettings
 from longtail.models.lightattention.settings import (
     MAX_EXHAUSTIVE_LABELS,
     N_CANDIDATES,
+    N_CANDIDATES_OF_SUM,
     LightAttentionSettings,
     choose_max_length,
 )
+from longtail.models.neuralxc.settings import NeuralXCSettings
 from longtail.models.plt.model import FEATURES_PER_LABEL
 from longtail.models.plt.settings import MAX_FLAT_LABELS, MAX_LOG2_FANOUT, SINGLE_TREE_LABELS
 from longtail.models.secseq.settings import SecSeqSettings
@@ -34,7 +36,7 @@ from longtail.selection.profile import Profile, Terms
 BLEND, BLEND_ATTENTION, DENSE_PLT, TUNED_APLC = "blend", "blend:attention", "plt+dense=minilm", "aplc:minilm-tuned"
 
 _BILLION, _MILLION, _THOUSAND = 1e9, 1e6, 1e3
-_DIM, _WIDE_DIM = 256, 512  # dimensions of glas, neuralxc and wordllama; of neuralxc with many labels, secseq and bags
+_DIM, _WIDE_DIM = 256, 512  # dimensions of glas and wordllama; of secseq
 _MINILM_DIM = 384
 _DENSE_SHARE = 40  # possible weights per stored weight where nearly all features occur with nearly all labels
 _CACHED_FEATURES = 10_000  # features whose weights fit into the processor's cache
@@ -208,33 +210,36 @@ def _count_glas(p: Profile) -> Work:
 
 
 def _count_neuralxc(p: Profile) -> Work:
-    """As glas, for inputs and label sets, with a decoder for both; always all labels."""
-    X, few = p.unigrams, p.n_labels <= MAX_FULL_LOSS_LABELS
-    epochs, dim, n_steps = (30, _DIM, _n_steps(p, 32, 128)) if few else (5, _WIDE_DIM, p.n_samples / 512)
-    table, labels, updates = X.width * dim / _MILLION, p.n_labels * dim / _MILLION, epochs * n_steps / _THOUSAND
+    """As glas, for inputs and label sets, with a decoder for both; always all labels. It reconstructs frequent features."""
+    X, plan = p.unigrams, NeuralXCSettings().plan(p.n_samples, p.unigrams.width, p.n_labels)
+    epochs, dim = plan.epochs, plan.encoder_widths[-1]
+    n_steps = _n_steps(p, 32, 128) if p.n_labels <= MAX_FULL_LOSS_LABELS else p.n_samples / plan.batch
+    encoder, decoder = (width * dim / _MILLION for width in (X.width, plan.n_reconstructed))
+    tables, labels, updates = (encoder + decoder) / 2, p.n_labels * dim / _MILLION, epochs * n_steps / _THOUSAND
     return Work(
         (
             1,
             epochs * X.nonzeros * dim / _BILLION,
             epochs * p.n_samples * p.n_labels * dim / _BILLION,
-            updates * (table + labels),
+            updates * (tables + labels),
         ),
-        (1, _data_mb(p, X), table + labels),
-        (table, labels),
+        (1, _data_mb(p, X), tables + labels),
+        (encoder, decoder, labels),
     )
 
 
 def _count_aplc(p: Profile) -> Work:
-    """In each epoch, vectors of distinct features are summed, and 512 units are compared with all labels."""
-    epochs, layer = AplcSettings().plan(p.n_samples, p.n_labels).epochs, 512 * (_WIDE_DIM + p.n_labels) / _MILLION
+    """In each epoch, vectors of features are summed, and 512 units are compared with all labels."""
+    X, plan = p.unigrams, AplcSettings().plan(p.n_samples, p.n_labels, p.unigrams.width)
+    epochs, table, layer = plan.epochs, X.width * plan.width / _MILLION, plan.hidden * (plan.width + p.n_labels) / _MILLION
     return Work(
         (
             epochs * _n_steps(p, 16, 128) / _THOUSAND,
-            epochs * p.unigrams.nonzeros * _TOKENS_PER_WORD * _WIDE_DIM / _BILLION,
+            epochs * X.nonzeros * plan.width / _BILLION,
             epochs * p.n_samples * layer / _THOUSAND,
         ),
-        (1, p.n_bytes / _MILLION, p.unigrams.width * _WIDE_DIM / _MILLION, layer),
-        (1, p.unigrams.width * _WIDE_DIM / _MILLION, layer),
+        (1, _data_mb(p, X), table, layer),
+        (1, table, layer),
     )
 
 
@@ -263,8 +268,9 @@ def _count_lightattention(p: Profile) -> Work:
     The layers after the attention cost as much as attending to 64 words.
     """
     words, has_tree = p.n_read(choose_max_length(p.words_per_text)), p.n_labels > MAX_EXHAUSTIVE_LABELS
-    epochs = LightAttentionSettings().plan(p.n_samples, p.n_labels).epochs
-    compared = N_CANDIDATES + p.n_labels / 16 if has_tree else p.n_labels
+    plan = LightAttentionSettings().plan(p.n_samples, p.n_labels)
+    epochs, n_candidates = plan.epochs, N_CANDIDATES_OF_SUM if plan.sparse_part else N_CANDIDATES
+    compared = n_candidates + p.n_labels / 16 if has_tree else p.n_labels
     table, labels = p.unigrams.width * (300 if has_tree else 128) / _MILLION, p.n_labels * 512 / _MILLION
     return Work(
         (
