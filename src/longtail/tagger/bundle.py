@@ -24,13 +24,12 @@ from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic, sync_folder
 from longtail.locks import LOCK, PART_ENDING, lock_folder, remove_abandoned
 from longtail.state import State
-from longtail.tagger.bundle_files import COPY_AGAIN, check_files, map_arrays, open_checked, read_labels, read_manifest
+from longtail.tagger.bundle_files import COPY_AGAIN, DATA_FILE, check_files, map_arrays, open_checked, read_labels, read_manifest
 
 FORMAT = 6  # the format that is written
 _READABLE = (3, 4, 5, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
 MANIFEST = "manifest.json"
-_DATA_FILE = re.compile(r"[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)")
-_UNFINISHED = rf"\.({_DATA_FILE.pattern}|manifest\.json){PART_ENDING}"
+_UNFINISHED = rf"\.({DATA_FILE.pattern}|manifest\.json){PART_ENDING}"
 _MAX_READS = 10  # of a bundle that is replaced while it is read
 _LOCK_SECONDS = 60.0  # to wait for another process that saves to the same folder
 
@@ -253,13 +252,13 @@ def _remove_unnamed(folder: Path) -> None:
         return
     remove_abandoned(folder, _UNFINISHED)
     for path in folder.iterdir() if folder.is_dir() else ():
-        if _DATA_FILE.fullmatch(path.name) and path.name not in named:
+        if DATA_FILE.fullmatch(path.name) and path.name not in named:
             path.unlink()
 
 
 def _is_bundle_file(path: Path) -> bool:
     """Whether ``save_bundle`` writes files of this name; no other file is ever removed."""
-    return path.name in (MANIFEST, LOCK) or bool(_DATA_FILE.fullmatch(path.name) or re.fullmatch(_UNFINISHED, path.name))
+    return path.name in (MANIFEST, LOCK) or bool(DATA_FILE.fullmatch(path.name) or re.fullmatch(_UNFINISHED, path.name))
 
 
 def _has_content(path: Path, digest: str) -> bool:

@@ -29,7 +29,7 @@ from longtail.state import SavedPart
 COPY_AGAIN = "Copy the bundle again, or train the model again"
 _MAX_MANIFEST = 1 << 28  # bytes
 _PART = re.compile(r"[a-z]+\.safetensors|labels\.jsonl")
-_FILE = re.compile(r"[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)")
+DATA_FILE = re.compile(r"[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)")
 _DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "U16": "u2", "U64": "u8"}
 
 
@@ -82,7 +82,7 @@ def check_files(files: Any, folder: Path) -> None:
     for name, entry in files.items():
         values = entry if isinstance(entry, dict) else {}
         known = _PART.fullmatch(name) and isinstance(values.get("sha256"), str) and type(values.get("bytes")) is int
-        if not known or not _FILE.fullmatch(str(values.get("file"))):
+        if not known or not DATA_FILE.fullmatch(str(values.get("file"))):
             found = f"the manifest names a file that is not part of a bundle: {values.get('file', name)}"
             raise BundleError(found, where=str(folder), hint=COPY_AGAIN)
 
