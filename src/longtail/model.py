@@ -317,7 +317,7 @@ class Model(Settings, ABC):
 
     def restore(self, state: State) -> Self:
         """Restore what ``state`` returned."""
-        self.check()
+        Settings.check(self)  # only limits: which settings have an effect together depends on the version of longtail
         self.label_counts = check_array(state, "label_counts", "i4", (None,), minimum=0)
         if not self.label_counts.any():
             raise refuse(state, "label_counts", "has no label with samples", "At least one must have samples")

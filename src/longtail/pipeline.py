@@ -43,8 +43,11 @@ class Pipeline:
     [[1]]
     """
 
-    def __init__(self, spec: MethodSpec, *, seed: int = 0, threads: int | None = None) -> None:
-        """Build and check the model and the features; nothing is fitted."""
+    def __init__(self, spec: MethodSpec, *, seed: int = 0, threads: int | None = None, check: bool = True) -> None:
+        """Build and check the model and the features; nothing is fitted.
+
+        :param check: False for a spec from a bundle: with other defaults than today's, its settings may have had an effect.
+        """
         cls, values = model_class(spec.method), {**spec.resolve(), "seed": seed, "threads": threads}
         own = set(cls.param_names())
         self.spec = spec
@@ -55,11 +58,13 @@ class Pipeline:
         if self.model.reads == "features":
             names = (*of_features, *SHARED_SETTINGS, NAMES)
             self.extractor = FeatureExtractor(**{name: value for name, value in values.items() if name in names})
-            self.extractor.check()
-        elif unused := next((name for name in of_features if name in spec.settings), None):
+        elif check and (unused := next((name for name in of_features if name in spec.settings), None)):
             hint = "Leave it out, or choose settings with which the method reads features"
             raise SettingError(f'"{unused}" is a setting of features, but {spec} reads texts', hint=hint)
-        self.model.check()
+        if check:
+            self.model.check()
+            if self.extractor is not None:
+                self.extractor.check()
 
     def unfitted(self) -> Pipeline:
         """Return a pipeline with the same settings that is not fitted."""

@@ -152,13 +152,14 @@ def test_bundles_of_format_3_predict_as_before_and_can_be_calibrated(train: Data
 
 
 def test_a_bundle_of_format_5_keeps_the_encoder_that_was_the_default(train: Dataset, test: Dataset, tmp_path: Path) -> None:
-    """The spec of such a bundle says aplc, and its settings say that it reads tokens."""
-    tagger = Tagger("aplc", encoder="bag", width=16, hidden=16, epochs=1).fit(train)
+    """The spec of such a bundle says aplc with a number of tokens, and its settings say that it reads tokens."""
+    tagger = Tagger("aplc", encoder="bag", width=16, hidden=16, epochs=1, max_length=9).fit(train)
     tagger.save(tmp_path / "model")
     path = tmp_path / "model" / MANIFEST
     manifest = {**json.loads(path.read_text()), "format": 5}
     assert manifest["spec"].startswith("aplc+encoder=bag")
     manifest["spec"] = manifest["spec"].replace("+encoder=bag", "")
+    assert "max_length=9" in manifest["spec"]
     del manifest["settings"]["sparse_part"], manifest["sha256"]
     path.write_bytes(sign_manifest(manifest))
     old = longtail.load(tmp_path / "model")

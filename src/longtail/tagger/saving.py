@@ -62,7 +62,7 @@ def _check_columns(columns: dict[str, Any]) -> dict[str, Any]:
 
 def _restore_tagger(cls: type[Tagger], bundle: Bundle) -> Tagger:
     about, arrays, labels = bundle.about, bundle.arrays, bundle.labels
-    pipeline = Pipeline(MethodSpec.parse(get_entry(about, "spec", str))).restore(about, arrays)
+    pipeline = Pipeline(MethodSpec.parse(get_entry(about, "spec", str)), check=False).restore(about, arrays)
     if pipeline.model.n_labels > len(labels) or (HISTORY not in arrays and pipeline.model.n_labels < len(labels)):
         found = f"the model has {pipeline.model.n_labels:,} labels, but {len(labels):,} have names"
         raise BundleError(found, hint="The model was changed or damaged: get it again")

@@ -315,7 +315,7 @@ class Blend(BlendSettings, Model):
             if spec.method == "blend":
                 raise refuse(state, "about", "has a blend as a member", "A blend cannot be a member of a blend")
             parts = {part: extract_part(state, f"{member}.{part}.") for part in _PARTS}
-            self.pipelines.append(Pipeline(spec).restore(about, parts))
+            self.pipelines.append(Pipeline(spec, check=False).restore(about, parts))
             shape = (self.pipelines[-1].model.n_labels,)
             ids = check_array(state, f"{member}.label_ids", "i4", shape, minimum=0, maximum=n_labels - 1, distinct=True)
             self.label_ids.append(ids)
