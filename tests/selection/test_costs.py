@@ -99,7 +99,7 @@ def test_more_labels_are_never_cheaper_where_the_methods_stay_the_same(between: 
 
 
 def test_networks_have_the_sizes_of_their_default_settings() -> None:
-    """With a sparse part, codes of neuralxc are shorter and lightattention scores fewer labels; frequent words have outputs."""
+    """With a sparse part, codes of neuralxc are shorter and lightattention scores fewer labels."""
     with_part, without = (make_profile(200_000, n_labels, words=60) for n_labels in (50_000, 50_001))
     for name in ("neuralxc", "lightattention"):
         assert estimate(name, with_part, Machine()).seconds < 0.95 * estimate(name, without, Machine()).seconds, name

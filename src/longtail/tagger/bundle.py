@@ -24,7 +24,15 @@ from longtail.errors import BundleError
 from longtail.files import find_unwritable, open_atomic, sync_folder
 from longtail.locks import LOCK, PART_ENDING, lock_folder, remove_abandoned
 from longtail.state import State
-from longtail.tagger.bundle_files import COPY_AGAIN, DATA_FILE, check_files, map_arrays, open_checked, read_labels, read_manifest
+from longtail.tagger.bundle_files import (
+    COPY_AGAIN,
+    DATA_FILE,
+    check_files,
+    map_arrays,
+    open_checked,
+    read_labels,
+    read_manifest,
+)
 
 FORMAT = 6  # the format that is written
 _READABLE = (3, 4, 5, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
