@@ -38,6 +38,15 @@ def make_indptr(lengths: Sequence[int] | NDArray[Any], dtype: type[np.int64] | N
     return indptr if dtype is not None or indptr[-1] > MAX_INT32 else indptr.astype(np.int32)
 
 
+def divide_by_values(contributions: NDArray[np.float64], x: sp.csr_array) -> NDArray[np.float64]:
+    """Return the contribution of a unit of each feature of one sample [nnz]; 0 for a feature whose stored value is 0.
+
+    >>> divide_by_values(np.array([3.0, 0.0]), sp.csr_array(([2.0, 0.0], [0, 1], [0, 2]), shape=(1, 2))).tolist()
+    [1.5, 0.0]
+    """
+    return np.divide(contributions, x.data, out=np.zeros(len(x.data)), where=x.data != 0)
+
+
 def check_features(X: Any) -> sp.csr_array:
     """Convert a matrix of features to CSR float32 with sorted, distinct column ids, which the kernels rely on.
 

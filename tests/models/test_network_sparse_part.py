@@ -71,6 +71,7 @@ def test_weights_of_an_explanation(cls: type[Model]) -> None:
     x, label = X[[0]], int(model.topk(X[[0]], 1).ids[0, 0])
     columns, _, weights = model.explain(x, label)
     full = mean_logits(model, x)[0, label]
+    assert np.isfinite(weights).all() and not model.explain(0 * x, label)[2].any()  # 0 * x has stored zeros
     if cls is NeuralXC:
         assert weights.sum() == pytest.approx(full - mean_logits(model, 0 * x)[0, label], abs=1e-3)
     for column, weight in zip(columns, weights, strict=True):

@@ -299,6 +299,7 @@ def test_feature_vectors_are_explained(train: Dataset) -> None:
     assert features.tolist() == x.indices.tolist() and weights[0] == pytest.approx(scores[0] - scores[1], abs=1e-5)
     starts, ends, alone = model.explain(x, label)
     assert starts.tolist() == x.indices.tolist() and (ends == starts + 1).all() and alone == pytest.approx(weights, abs=1e-5)
+    assert model.explain(without, label)[2][0] == 0  # a stored zero
 
 
 def test_models_with_their_own_features_are_loaded(train: Dataset, test: Dataset, tmp_path: Path) -> None:

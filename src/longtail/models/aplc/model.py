@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.csr import divide_by_values
 from longtail.data.holdout import split_holdout
 from longtail.errors import LongtailError
 from longtail.features.pretrained import check_encoder, choose_token_settings
@@ -209,7 +210,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         parts = x.data[:, None] * self._bag.dequantise(x.indices)  # [nnz, width]
         V = np.vstack([parts.sum(0), parts.sum(0) - parts])
         odds = self.search.log_odds(self._apply_hidden_layer(V), label)
-        out: Doubles = (odds[0] - odds[1:]) / x.data
+        out = divide_by_values(odds[0] - odds[1:], x)
         if self.sparse is None:
             return out
         place = int(np.flatnonzero(self.search.order == label)[0])

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.csr import MAX_INT32
+from longtail.csr import MAX_INT32, divide_by_values
 from longtail.data.holdout import split_holdout
 from longtail.errors import LongtailError
 from longtail.features.mlp import Doubles
@@ -255,8 +255,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
 
     def slopes(self, x: sp.csr_array, label: int) -> Doubles:
         """By how much the score falls without each feature, divided by its value: the contribution of a unit of it."""
-        out: Doubles = drop_each_feature(x, label, self._find_explained) / x.data
-        return out
+        return divide_by_values(drop_each_feature(x, label, self._find_explained), x)
 
     def _find_explained(self, X: Any) -> TopK:
         """The labels that can be explained."""
