@@ -342,7 +342,7 @@ class Model(Settings, ABC):
     def configure(self, **machine: Any) -> None:
         """Change settings of the machine (threads, device) if the method has them. A fitted model stays fitted."""
         self.set_params(**{name: value for name, value in machine.items() if name in self.param_names()})
-        self.check()
+        Settings.check(self)  # only limits, as in ``restore``
 
     @classmethod
     def preset(cls, name: str) -> dict[str, Any]:

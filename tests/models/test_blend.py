@@ -81,6 +81,20 @@ def test_members_have_their_own_features_and_presets(train: Dataset) -> None:
     assert first.extractor.features.ngrams == 1 and second.extractor.features.ngrams == 2
 
 
+def test_members_keep_the_settings_that_they_were_trained_with(train: Dataset, test: Dataset) -> None:
+    """A bundle of format 5 may have a member aplc+max_length=9: aplc read tokens by default."""
+    model: Any = Tagger("blend", members="plt,aplc+encoder=bag+epochs=1+max_length=9", threads=1).fit(train).model
+    state, members = model.state(), model.members.replace("+encoder=bag", "")
+    state["about"] = np.frombuffer(bytes(state["about"]).replace(b"+encoder=bag", b""), np.uint8)
+    with pytest.raises(SettingError, match="max_length is 9, which has no effect"):
+        Blend(members=members).check()
+    old = Blend(**{**model.get_params(), "members": members}).restore(state)
+    old.configure(threads=1)
+    np.testing.assert_array_equal(old.topk(test.texts, 2).scores, model.topk(test.texts, 2).scores)
+    old.update(train.texts[:9], train.Y[:9])
+    assert [pipeline.model.reads for pipeline in old.pipelines] == ["features", "texts"]
+
+
 def test_threads_reach_the_members_of_a_loaded_blend(train: Dataset, tmp_path: Path) -> None:
     Tagger("blend", members="ovr, popularity").fit(train).save(tmp_path / "m")
     tagger = longtail.load(tmp_path / "m").configure(threads=1)

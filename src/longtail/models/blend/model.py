@@ -85,7 +85,7 @@ class Blend(BlendSettings, Model):
     def check_requirements(self) -> None:
         """Raise an error if a package or pretrained weights that a member needs are not installed."""
         for spec in () if self.members is None else self._parse_members(self.members):
-            Pipeline(spec).check_requirements()
+            Pipeline(spec, check=False).check_requirements()  # also before an update of a model of an earlier version
 
     def check_vocabulary(self, labels: Labels | None) -> None:
         """Raise an error if a member needs something about the labels that is not known."""
