@@ -34,7 +34,8 @@ CORPORA = ("reuters21578-modapte", "debian-debtags")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 N_SINGLE = 100  # texts for the latency
 METHODS: dict[str, dict[str, Any]] = {
-    "aplc, bag": {"method": "aplc"},
+    "aplc": {"method": "aplc"},
+    "aplc, bag of tokens": {"method": "aplc", "encoder": "bag"},
     "aplc, MiniLM frozen": {"method": "aplc", "preset": "minilm"},
     "aplc, MiniLM fine-tuned": {"method": "aplc", "preset": "minilm-tuned"},
     "aplc, XLNet from scratch": {"method": "aplc", "encoder": "xlnet", "width": 128, "max_length": 64, "epochs": 5},

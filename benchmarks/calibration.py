@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import ROOT, Row, Stopwatch, draw_rows, make_parser, print_progress, read_corpus, report
+from common import ROOT, Row, Stopwatch, draw_part, draw_rows, make_parser, print_progress, read_corpus, report
 from draw import BLUE, GREY, RED, draw_line, draw_text, make_svg
 
 MAX_TEST = 5000
-SIZES = {"gutenberg-lcsh": 20_000, "finna-yso-en": 20_000}  # random training samples; others: all
-TEXTS = ("reuters21578-modapte", "builtin:pydoc", "debian-debtags", "manpages-seealso", "gutenberg-lcsh", "finna-yso-en")
+FINNA = ("finna-yso-en", "finna-yso-fi")
+SIZES = {"gutenberg-lcsh": 20_000, "finna-yso-en": 20_000, "finna-yso-fi": 20_000}  # random training samples; others: all
+TEXTS = ("reuters21578-modapte", "builtin:pydoc", "debian-debtags", "manpages-seealso", "gutenberg-lcsh", *FINNA)
 SMALL = ("reuters21578-modapte", "debian-debtags")
 SMALL_SIZES = {"debian-debtags": 4000}
 NETWORKS = (
@@ -33,8 +34,11 @@ NETWORKS = (
 DRAWN = (("ovr", "reuters21578-modapte"), ("plt", "reuters21578-modapte"))
 
 
-def list_runs() -> list[tuple[str, str, int | None]]:
-    """Method, corpus and number of training samples of each run; the most important first."""
+def list_runs(samples: int | None = None) -> list[tuple[str, str, int | None]]:
+    """Method, corpus and number of training samples of each run; with ``samples``, every method on every corpus."""
+    if samples:
+        methods = ("plt", "ovr", "hierarchicalxc", *NETWORKS, "blend")
+        return [(method, corpus, samples) for corpus in TEXTS for method in methods]
     linear = [(method, corpus, SIZES.get(corpus)) for corpus in TEXTS for method in ("ovr", "plt")]
     others = ("hierarchicalxc", *NETWORKS, "blend", "popularity")
     return linear + [(method, corpus, SMALL_SIZES.get(corpus)) for method in others for corpus in SMALL]
@@ -52,7 +56,7 @@ def read_parts(corpus: str, size: int | None, part: str) -> tuple[Any, Any]:
         order = np.random.default_rng(1).permutation(train.n_samples)
         cut = train.n_samples // 5
         train, test = train.take(np.sort(order[cut:])), train.take(np.sort(order[:cut]))
-    train = train.take(draw_rows(train.n_samples, size)) if size else train
+    train = draw_part(train, size) if size else train
     return train, test.take(draw_rows(test.n_samples, MAX_TEST)).align(train.labels)
 
 
@@ -142,7 +146,7 @@ def make_tables(rows: Sequence[Row]) -> dict[str, Sequence[Row]]:
     tables: dict[str, list[Row]] = {}
     for row in rows:
         low, high = row["interval"]
-        cells = {name: row[name] for name in ("method", "corpus", "P@1", "raw")}
+        cells = {name: row[name] for name in ("method", "corpus", "samples", "P@1", "raw")}
         cells["calibrated"] = f"{row['calibrated']:.2f} [{low:.1f}, {high:.1f}]"
         cells |= {name: f"{error:.1f}" for name, error in row["slices"].items()}
         cells |= {"training, CPU s": row["training, CPU s"], "ratio": f"{row['ratio']:.2f}"}
@@ -158,17 +162,18 @@ def main() -> None:
     parser.add_argument("--part", choices=("test", "held-out"), default="test")
     parser.add_argument("--method", action="append", help="only methods that start with this; may be repeated")
     parser.add_argument("--corpus", action="append", help="only this corpus; may be repeated")
+    parser.add_argument("--samples", type=int, help="train every method on this many random samples of every corpus")
     parser.add_argument("--draw", action="store_true", help="draw docs/calibration.svg")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
-    done = {(row["part"], row["method"], row["corpus"]) for row in rows}
-    for method, corpus, size in list_runs():
+    done = {(row["part"], row["method"], row["corpus"], row["samples"]) for row in rows}
+    for method, corpus, size in list_runs(given.samples):
         wanted = not given.method or method.startswith(tuple(given.method))
-        wanted &= (not given.corpus or corpus in given.corpus) and (given.part, method, corpus) not in done
+        wanted &= (not given.corpus or corpus in given.corpus) and (given.part, method, corpus, size) not in done
         if wanted and not given.draw:
             print_progress(f"calibration: {method} on {corpus}")
-            row = {"part": given.part, "method": method, "corpus": corpus}
+            row = {"part": given.part, "method": method, "corpus": corpus, "samples": size}
             row |= measure(method, *read_parts(corpus, size, given.part))
             print_progress(f"  raw {row['raw']:.2f}, calibrated {row['calibrated']:.2f}, ratio {row['ratio']:.2f}")
             rows.append(row)

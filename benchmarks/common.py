@@ -46,6 +46,17 @@ def draw_rows(n_samples: int, n: int, seed: int = 0) -> list[int]:
     return np.sort(np.random.default_rng(seed).permutation(n_samples)[:n]).tolist()
 
 
+def draw_part(data: Dataset, n: int, seed: int = 0) -> Dataset:
+    """Draw n samples at random, with the labels that these have: a small corpus has no other labels."""
+    from dataclasses import replace
+
+    from longtail import Labels
+
+    part = data.take(draw_rows(data.n_samples, n, seed))
+    found = np.unique(part.Y.indices)
+    return replace(part, Y=sp.csr_array(part.Y[:, found]), labels=Labels(tuple(data.labels.names[j] for j in found)))
+
+
 def get_cache_folder() -> Path:
     """Return the folder for results that take long to compute: the environments of the peers, synthetic corpora."""
     return Path(os.environ.get("LONGTAIL_CACHE", ROOT / ".cache" / "peers"))

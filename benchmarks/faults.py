@@ -24,7 +24,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
-from common import Row, make_parser, print_progress, report
+from common import Row, get_cache_folder, make_parser, print_progress, report
 from damage import ARRAY_DAMAGE, OTHER_DAMAGE, SPECS, check_predictions, damage_model, train_model
 
 OUTCOMES = ("refused", "valid", "crashed", "hung", "other")
@@ -124,8 +124,7 @@ def main() -> None:
     parser.add_argument("--bounds", action="store_true", help="compile kernels so that they check every index")
     arguments = parser.parse_args()
     if arguments.bounds and "NUMBA_BOUNDSCHECK" not in os.environ:  # read when numba is imported; its cache ignores it
-        cache = tempfile.mkdtemp(prefix="kernels-")
-        os.environ |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache}
+        os.environ |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(get_cache_folder().parent / "checked-kernels")}
         os.execv(sys.executable, [sys.executable, *sys.argv])
     specs = [spec for spec in SPECS if not arguments.methods or spec.split("+")[0] in arguments.methods]
     with tempfile.TemporaryDirectory() as work:

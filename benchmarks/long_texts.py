@@ -24,10 +24,11 @@ HELD_OUT = 0.1
 METRICS = ("P@1", "P@3", "P@5", "PSP@5")
 RUNS = {  # what is read, by spec
     "plt+ngrams=1": "all words",
-    "aplc+bias=false+token_weights=mean+max_length=256": "the mean of the first 256 tokens, no biases",
-    "aplc+token_weights=mean+max_length=256": "the mean of the first 256 tokens",
-    "aplc+max_length=256": "the first 256 tokens, weighted by TF-IDF",
-    "aplc": "all tokens, weighted by TF-IDF (default)",
+    "aplc+encoder=bag+bias=false+token_weights=mean+max_length=256": "the mean of the first 256 tokens, no biases",
+    "aplc+encoder=bag+token_weights=mean+max_length=256": "the mean of the first 256 tokens",
+    "aplc+encoder=bag+max_length=256": "the first 256 tokens, weighted by TF-IDF",
+    "aplc+encoder=bag": "all tokens, weighted by TF-IDF",
+    "aplc": "features (default)",
     "secseq": "all words, weighted by TF-IDF (default)",
     "secseq+ngrams=2": "all words and pairs of words, weighted by TF-IDF",
     "lightattention+max_length=200+select=first": "the first 200 words",

@@ -31,7 +31,7 @@ README_ROWS = {
     "`hierarchicalxc`": ("hierarchicalxc",),
     "`glas`": ("glas",),
     "`neuralxc`": ("neuralxc",),
-    "`aplc`, a bag of tokens": ("aplc",),
+    "`aplc`, a sum of feature vectors": ("aplc",),
     "`secseq`, our set network": ("secseq",),
     "`lightattention`": ("lightattention",),
     "best `blend`": (

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from common import MB, THREADS, Row, Stopwatch, make_parser, print_progress, report
 from peers import run
-from synthetic import SIZES, load_synthetic
+from synthetic import load_synthetic
 
+SIZES = (10_000, 100_000, 670_000)
 WIDTH, HEIGHT, MARGIN, RIGHT = 720, 400, 60, 140
 
 

@@ -15,7 +15,12 @@ import scipy.sparse as sp
 from common import get_cache_folder, load, print_progress, save
 
 N_TEST = 5_000
-SIZES = {10_000: (20_000, 50_000), 100_000: (150_000, 136_000), 670_000: (490_000, 136_000)}  # samples, features
+SIZES = {  # samples, features
+    10_000: (20_000, 50_000),
+    30_000: (50_000, 80_000),
+    100_000: (150_000, 136_000),
+    670_000: (490_000, 136_000),
+}
 LABELS_PER_SAMPLE, WORDS_PER_SAMPLE = 5.0, 75.0  # on average
 LABELS_PER_CLUSTER, CLUSTERS_PER_GROUP = 12, 40
 SAME_CLUSTER_SHARE = 0.75  # of the further labels of a sample: drawn from the cluster of its first label

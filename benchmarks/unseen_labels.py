@@ -4,8 +4,10 @@
 
 A random 5 % of the labels are taken out of the training data: texts stay, the assignments of these labels are removed. The
 method is trained on a random part of the rest. Names by TF-IDF alone rank all labels by the cosine of their names; the other
-rows rank unseen labels together with the labels that the method has learned. ``--test`` reads the test data; without it,
-held-out training data is measured. Draws ``docs/unseen-labels.svg`` with ``--draw``. One thread.
+rows rank unseen labels together with the labels that the method has learned. A second table has the pairs of a text and an
+unseen label by probability: how many there are, how many are right, and which share of all right pairs that is; labels that
+a text mentions nothing of are in the first row. ``--test`` reads the test data; without it, held-out training data is
+measured. Draws ``docs/unseen-labels.svg`` with ``--draw``. One thread.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ from longtail.topk import find_hits
 CORPORA = ("finna-yso-en", "gutenberg-lcsh", "debian-debtags", "wordnet-hypernyms")
 SHARE = 0.05  # of the labels
 COLOURS = {"names by TF-IDF": "#bbb", "words": "#7aa6d8", "words and vectors": "#1f4e8c"}
+TITLE = "Unseen labels"
+BANDS = (0.003, 0.01, 0.03, 0.1, 0.3)
 SVG = ROOT / "docs" / "unseen-labels.svg"
 
 
@@ -85,8 +90,8 @@ def rank_by_names(data: Dataset, train: Dataset) -> TopK:
     return TopK(np.concatenate(ids), np.ones((data.n_samples, 10)))
 
 
-def measure(name: str, args: object) -> list[Row]:
-    """Measure one corpus: without unseen labels, with names by words, and with static vectors."""
+def measure(name: str, args: object) -> tuple[list[Row], list[Row]]:
+    """Measure one corpus: without unseen labels, with names by words, and with static vectors; and pairs by probability."""
     train, data, unseen = split(name, args.texts, args.held_out, args.test, args.seed)  # type: ignore[attr-defined]
     with Stopwatch() as training:
         tagger = Tagger(args.method, threads=1).fit(train, progress=False)  # type: ignore[attr-defined]
@@ -96,7 +101,7 @@ def measure(name: str, args: object) -> list[Row]:
     variants: dict[str, dict[str, Any] | None] = {"none": None, "words": {}}
     if find_spec("wordllama"):
         variants["words and vectors"] = {"vectors": "wordllama"}
-    base = 0.0
+    base, bands = 0.0, []
     for variant, options in variants.items():
         with Stopwatch() as fitting:
             tagger.unseen = None if options is None else fit_unseen(train.texts or (), train.Y, train.labels, **options)
@@ -107,6 +112,25 @@ def measure(name: str, args: object) -> list[Row]:
         cost = {"fit CPU-s": fitting.cpu, "ms per text": 1000 * (predicting.cpu - base) / data.n_samples}
         rows.append({"corpus": name, "names": variant, **score(best, data.Y, unseen), **cost, "train CPU-s": training.cpu})
         print_progress(json.dumps(rows[-1]))
+        bands += [{"names": variant, **row} for row in list_bands(name, tagger, data, unseen)]
+    return rows, bands
+
+
+def list_bands(name: str, tagger: Tagger, data: Dataset, unseen: np.ndarray) -> list[Row]:
+    """Count pairs of a text and an unseen label by probability, and how many of them are right."""
+    names = tagger.unseen.index(tagger.register, tagger.model.label_counts) if tagger.unseen else None
+    if names is None:
+        return []
+    best = names.topk(list(data.texts or ()), len(unseen))
+    hits, n_right = find_hits(best, data.Y), int(np.isin(data.Y.indices, unseen).sum())
+    edges, rows = (0.0, *BANDS, 1.0), []
+    for low, high in pairwise(edges):
+        mask = (best.scores >= low) & (best.scores < high)
+        right = int(hits[mask].sum()) + (n_right - int(hits.sum()) if low == 0 else 0)
+        predicted = 100 * float(best.scores[mask].mean()) if mask.any() else 0.0
+        observed = 100 * float(hits[mask].mean()) if mask.any() else 0.0
+        shares = {"predicted, %": predicted, "right, %": observed, "share of all right pairs, %": 100 * right / n_right}
+        rows.append({"corpus": name, "probability": f"{low:g} to {high:g}", "pairs": int(mask.sum()), **shares})
     return rows
 
 
@@ -142,11 +166,12 @@ def main() -> None:
     parser.add_argument("--draw", nargs="+", type=Path, help="draw the results of these JSON files; nothing is measured")
     args = parser.parse_args()
     if args.draw:
-        rows = [row for path in args.draw for row in json.loads(path.read_text())["Unseen labels"]]
+        rows = [row for path in args.draw for row in json.loads(path.read_text())[TITLE]]
         SVG.write_text(draw(rows))
         return
-    rows = [row for name in args.corpora for row in measure(name, args)]
-    report({"Unseen labels": rows}, [f"{args.method}, {args.texts:,} training texts, one thread"], args.json)
+    measured = [measure(name, args) for name in args.corpora]
+    tables = {title: [row for part in measured for row in part[i]] for i, title in enumerate((TITLE, "By probability"))}
+    report(tables, [f"{args.method}, {args.texts:,} training texts, one thread"], args.json)
 
 
 if __name__ == "__main__":

@@ -224,7 +224,10 @@ class Pipeline:
         """Restore what ``about`` and ``state`` returned."""
         get_entry(about, "settings", dict)
         about, state = self.model.upgrade(about, state)
-        self.model.set_params(**about["settings"]).restore(state.get("model", {}))
+        self.model.set_params(**about["settings"])
+        if self.model.reads == "texts":  # a setting may have had another default when the model was saved
+            self.extractor = None
+        self.model.restore(state.get("model", {}))
         self.model.decisions = get_sentences(about)
         if (self.extractor is not None) != (self.model.reads == "features"):
             raise BundleError(f"{self.spec} reads something else with the saved settings", hint="Train the model again")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import longtail
 from longtail import Dataset
 from longtail.cli.main import main
 from longtail.data.write import write
@@ -173,6 +174,7 @@ def test_a_method_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("trian x", 2, 'no command "trian". Did you mean "train"'),
         ("train train.jsonl --out m --metod ovr", 2, 'Did you mean "--method"'),
+        ("split train.jsonl --methd ovr", 2, "longtail split: unrecognized arguments: --methd ovr. Did you mean"),
         ("train train.jsonl --out m --method ov", 2, 'Did you mean "ovr"'),
         ("train train.jsonl --out m --set min_fd=2", 2, 'Did you mean "min_df"'),
         ("train train.jsonl --out m --set seed=1", 2, "Use --seed 1"),
@@ -324,10 +326,15 @@ def test_evaluation_and_info_say_how_scores_are_calibrated(
     capsys.readouterr()
     for folder, is_calibrated in ((model, True), (plain, False)):
         assert main(["evaluate", folder, files[1]]) == 0
-        assert ("ECE" in capsys.readouterr().out) is is_calibrated
+        shown = capsys.readouterr().out
+        assert ("ECE" in shown) is ("| labels among the first 5 | probability | right |" in shown) is is_calibrated
         assert main(["info", folder]) == 0
         found = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("calibration"))
         assert ("training samples, predicted by a second model" if is_calibrated else "none") in found
+    assert main(["calibrate", plain, files[1], "--out", str(tmp_path / "other")]) == 0
+    assert longtail.load(plain).calibration is None and longtail.load(tmp_path / "other").calibration
+    assert main(["calibrate", plain, files[1], "--out", model]) == 1  # another model is there
+    capsys.readouterr()
     assert main(["evaluate", model, files[1], "--json", "-"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result["reliability"][0]) == {"n_pairs", "predicted", "observed"} and "ECE@5" in result["intervals"]

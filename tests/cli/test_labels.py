@@ -103,3 +103,6 @@ def test_a_misspelt_operation(model: str, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match="2"):
         main(["labels", model, "renam", "a", "b"])
     assert 'Did you mean "rename"' in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["labels", model, "rename", "a", "b", "--reson", "c"])
+    assert 'labels MODEL rename: unrecognized arguments: --reson c. Did you mean "--reason"' in capsys.readouterr().err

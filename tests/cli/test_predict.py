@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import longtail
 from longtail import Dataset
 from longtail.cli.arrivals import batch_all, batch_arrived
 from longtail.cli.main import main
@@ -238,7 +239,7 @@ def test_sets_have_any_size_and_a_table_needs_a_limit(model: Path, folder: Path,
     assert predict(model, "a.txt", "--json", "--threshold", "0.5", "--k", "1") == 0
     sizes = [len(json.loads(line)["labels"]) for line in capsys.readouterr().out.splitlines()]
     assert sizes[:2] == [1, 1]
-    assert predict(model, "a.txt", "--json", "--threshold", "2") == 0
+    assert predict(model, "a.txt", "--json", "--threshold", "1") == 0
     assert capsys.readouterr().out.splitlines() == ['{"labels": []}'] * 3
     assert predict(model, "a.txt", "--output", "csv", "--target", "expected-f1") != 0
     assert "Add --k" in capsys.readouterr().err
@@ -253,6 +254,20 @@ def test_explanations_of_a_set(model: Path, folder: Path, capsys: Output) -> Non
     assert [label["label"] for label in row["labels"]] == ["fruit"] and row["labels"][0]["why"][0]["text"]
 
 
+def test_samples_without_a_label_are_counted(model: Path, folder: Path, capsys: Output) -> None:
+    (folder / "b.txt").write_text("nothing\nripe apple\n")
+    assert predict(model, "b.txt", "--target", "micro-f1") == 0
+    threshold = longtail.load(model).decisions.threshold
+    assert (
+        f"1 of 2 samples got no label: with micro-f1, labels need a probability of {threshold:.3f}"
+        in capsys.readouterr().err
+    )
+    assert predict(model, "b.txt", "--threshold", "1") == 0
+    assert "2 of 2 samples got no label\n" in capsys.readouterr().err
+    assert predict(model, "b.txt", "--target", "expected-f1") == 0
+    assert "got no label" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -260,6 +275,8 @@ def test_explanations_of_a_set(model: Path, folder: Path, capsys: Output) -> Non
         (["--target", "precision=2"], "between 0 and 1"),
         (["--target", "micro-f1", "--threshold", "0.5"], "both a target and a threshold"),
         (["--target", "precision=0.9999"], "cannot be promised"),
+        (["--threshold", "50"], "the threshold is 50, but scores are probabilities"),
+        (["--target", "threshold=-1"], "the threshold is -1, but scores are probabilities"),
     ],
 )
 def test_targets_that_are_not_possible(model: Path, folder: Path, words: list[str], message: str, capsys: Output) -> None:

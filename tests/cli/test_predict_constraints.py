@@ -61,7 +61,11 @@ def test_errors(model: Path, capsys: Output) -> None:
     assert main(["predict", "model", "texts.txt", "--allow", "muisc"]) == 2
     assert 'there is no label "muisc". Did you mean "music"' in capsys.readouterr().err
     assert main(["predict", "model", "texts.txt", "--subtree", "music"]) == 2
-    assert "parents of the labels" in capsys.readouterr().err
+    assert "subtrees need the parents of the labels" in capsys.readouterr().err
+    assert main(["predict", "model", "texts.txt", "--with-parents"]) == 2
+    assert "--with-parents needs the parents of the labels" in capsys.readouterr().err
+    assert main(["predict", "model", "--at-most-one", "music", "texts.txt"]) == 2
+    assert "longtail predict model texts.txt --at-most-one" in capsys.readouterr().err
 
 
 def test_constraints_of_a_model(folder: Path, capsys: Output) -> None:

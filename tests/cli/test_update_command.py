@@ -31,6 +31,11 @@ def test_a_model_is_replaced_by_the_updated_one(folder: Path, capsys: pytest.Cap
     assert longtail.load("model").model.n_samples == 260
 
 
+def test_a_share_of_old_samples_needs_old_samples(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["update", "model", "new.jsonl", "--replay", "0.5"]) == 2
+    assert "Name the old samples with --old" in capsys.readouterr().err
+
+
 def test_the_updated_model_goes_to_another_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     feedback = {"text": "apple ship", "rejected": ["sea"], "added": ["boat"]}
     (folder / "feedback.jsonl").write_text(json.dumps(feedback) + "\n")

@@ -125,3 +125,12 @@ def test_a_refitted_decoder_is_the_least_squares_solution(
     assert np.allclose(again.decoder(again.encoder(X)), expected, atol=2e-2)
     assert again.novelty(X).mean() < plain.novelty(X).mean()
     assert np.array_equal(again.encoder(X), plain.encoder(X))
+
+
+def test_features_that_are_not_reconstructed_are_lost() -> None:
+    X = sp.csr_array([[3.0, 0.0, 4.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]], dtype=np.float32)
+    whole = Mlp([np.eye(3, dtype=np.float32)], [np.zeros(3, np.float32)], ["none"])
+    some = Mlp([np.eye(3, dtype=np.float32)[:, [0, 2]]], [np.zeros(2, np.float32)], ["none"])
+    coder = Autoencoder(whole, some, np.array([0, 2], np.int32))
+    assert coder.novelty(X) == pytest.approx([0, 1, 1 / 3], abs=1e-6)
+    assert coder.refit_decoder(X).decoder.weights[-1].shape == (3, 2)

@@ -87,7 +87,7 @@ def test_the_data_decides_to_train_on_names(method: str, tmp_path: Path) -> None
     assert loaded.evaluate(test).values == tagger.evaluate(test).values
 
 
-@pytest.mark.parametrize("method", ["aplc", "secseq+encoder=bag", "lightattention"])
+@pytest.mark.parametrize("method", ["aplc+encoder=bag", "secseq+encoder=bag", "lightattention"])
 def test_methods_that_read_texts_are_trained_on_names(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(centroid_trial, "MAX_FEW_LABELS", 100)
     data = make_titles(600)

@@ -39,13 +39,13 @@ def test_quantisation_error_is_at_most_half_a_step(seed: int) -> None:
     assert error.max() > 0  # otherwise nothing was rounded
 
 
-@given(st.integers(0, 10_000))
-def test_matmul_error_is_within_its_bound(seed: int) -> None:
+@given(st.integers(0, 10_000), st.sampled_from([(8, 127), (4, 7)]))
+def test_matmul_error_is_within_its_bound(seed: int, size: tuple[int, int]) -> None:
     """|X W̃ − X W| is at most Σ |x| · half a step over the features of the sample."""
-    W, X = make_matrix(seed), make_samples(seed, 30)
-    found = QuantisedTable.quantise(W).matmul(X)
-    assert found.dtype == np.float32 and found.shape == (30, 9)
-    half = np.abs(W).max(axis=1) / 127 / 2
+    W, X, (bits, n_steps) = make_matrix(seed, d=10), make_samples(seed, 30), size
+    found = QuantisedTable.quantise(W, bits).matmul(X)
+    assert found.dtype == np.float32 and found.shape == (30, 10)
+    half = np.abs(W).max(axis=1) / n_steps / 2
     bound = abs(X).astype(np.float64) @ half  # [n]
     magnitude = abs(X).astype(np.float64) @ np.abs(W).max(axis=1)  # for the rounding errors of float32
     assert (np.abs(found - X.astype(np.float64) @ W).max(axis=1) <= bound + 1e-5 * magnitude).all()
@@ -57,6 +57,22 @@ def test_representable_values_are_exact() -> None:
     table = QuantisedTable.quantise(W)
     assert np.array_equal(table.matmul(X), X.toarray() @ W)
     assert np.array_equal(table.dequantise(np.array([1, 0], np.int32)), W[[1, 0]])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_four_bits_hold_fifteen_values_in_half_the_space(seed: int, half: int) -> None:
+    W = np.random.default_rng(seed).integers(-7, 8, (20, 2 * half)).astype(np.float32)
+    W[:, 0] = 7  # so that a step is 1
+    table, X = QuantisedTable.quantise(W, bits=4), make_samples(seed, 5, 20)
+    assert table.values.dtype == np.uint8 and table.values.shape == (20, half) and table.shape == W.shape
+    assert np.array_equal(table.dequantise(np.arange(20, dtype=np.int32)), W)
+    assert np.array_equal(QuantisedTable(**table.state()).matmul(X), table.matmul(X))
+    assert table.matmul(X) == pytest.approx(X @ W, abs=1e-4)
+
+
+def test_an_odd_number_of_columns_has_eight_bits() -> None:
+    table = QuantisedTable.quantise(make_matrix(1, d=3), bits=4)
+    assert not table.is_short and table.values.dtype == np.int8 and table.shape == (40, 3)
 
 
 def test_rows_of_zeros_and_tiny_rows() -> None:

@@ -24,7 +24,7 @@ from longtail.nn import loop
 from longtail.nn.encoder_factory import make_encoder
 from longtail.nn.validation import mean_precision
 
-QUICK: dict[str, Any] = {"width": 16, "hidden": 16, "threads": 1, "n_pieces": 200}
+QUICK: dict[str, Any] = {"encoder": "bag", "width": 16, "hidden": 16, "threads": 1, "n_pieces": 200}
 
 
 def quick(encoder: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_only_a_bag_reads_whole_texts_and_weighs_tokens() -> None:
     for encoder, expected in (("bag", (None, "tfidf")), ("gru", (256, "mean")), ("wordllama", (256, "mean"))):
         plan = AplcSettings(encoder=encoder).plan(100, 4)
         assert (plan.max_length, plan.token_weights) == expected
-    plan = AplcSettings(max_length=99, token_weights="mean").plan(100, 4)
+    plan = AplcSettings(encoder="bag", max_length=99, token_weights="mean").plan(100, 4)
     assert (plan.max_length, plan.token_weights) == (99, "mean")
 
 
@@ -142,9 +142,13 @@ def test_bad_settings_are_refused(train: Dataset, changes: dict[str, Any], found
         ({"encoder_dropout": 0.1}, "encoder_dropout is 0.1, which has no effect here. It needs a pretrained transformer"),
         ({"encoder": "xlnet", "encoder_dropout": 0.1}, "encoder_dropout is 0.1"),
         ({"encoder": "wordllama", "trained_layers": 2}, "trained_layers is 2"),
-        ({"trained_layers": 0, "unfreeze": True}, "unfreeze is true, which has no effect here"),
-        ({"trained_layers": 0, "head_epochs": 3}, "head_epochs is 3.*not trained_layers=0"),
-        ({"trained_layers": 0, "rate": 0.1}, "rate is 0.1"),
+        ({"encoder": "bag", "trained_layers": 0, "unfreeze": True}, "unfreeze is true, which has no effect here"),
+        ({"encoder": "bag", "trained_layers": 0, "head_epochs": 3}, "head_epochs is 3.*not trained_layers=0"),
+        ({"encoder": "bag", "trained_layers": 0, "rate": 0.1}, "rate is 0.1"),
+        ({"trained_layers": 0}, "trained_layers is 0.*an encoder that reads tokens"),
+        ({"max_length": 9}, "max_length is 9.*an encoder that reads tokens"),
+        ({"token_weights": "mean"}, "token_weights is mean.*a bag of tokens"),
+        ({"n_pieces": 9}, "n_pieces is 9.*an encoder of tokens from scratch"),
         ({"max_parameters": 99}, "max_parameters is 99.*partition=cheapest"),
         ({"partition": "cheapest", "proportions": "0.5,0.5"}, "cheapest chooses them"),
         ({"n_clusters": 1, "q": 3.0}, "q is 3.0.*two or more clusters"),

@@ -104,7 +104,7 @@ def test_thousands_of_labels_are_learned_far_above_the_prior() -> None:
     rng = np.random.default_rng(0)
     words = rng.integers(0, N_WORDS, (N_LABELS, 4))
     (texts, Y), (new, Y_new) = make_texts(rng, 10_000, words), make_texts(rng, 500, words)
-    model = Aplc(width=128, hidden=128, epochs=2, batch=128, threads=1, n_pieces=N_WORDS + 100).fit(texts, Y)
+    model = Aplc(encoder="bag", width=128, hidden=128, epochs=2, batch=128, threads=1, n_pieces=N_WORDS + 100).fit(texts, Y)
     prior = 100 * Y_new[:, [np.bincount(Y.indices).argmax()]].mean()
     right = Y_new[np.arange(500), model.topk(new, 1).ids[:, 0]].mean()
     assert prior < 5 and 100 * right > 50

@@ -73,7 +73,9 @@ def test_the_tree_depends_on_the_number_of_labels() -> None:
     assert (some.negatives, some.levels, some.generator) == ("dynamic", 2, "pool")
     assert (few.word_dim, few.epochs, some.word_dim, some.epochs) == (128, 10, 300, 6)
     assert LightAttention().plan(283_000, 24_575).epochs == 3
-    assert 300 <= some.beam * np.ceil(24_575 / 2**11) <= 500  # candidates
+    assert some.sparse_part and 100 <= some.beam * np.ceil(24_575 / 2**11) <= 200  # candidates
+    alone = LightAttention(sparse_part=False).plan(10_000, 24_575)
+    assert not alone.sparse_part and 300 <= alone.beam * np.ceil(24_575 / 2**11) <= 500
     assert many.levels == 3 and most.levels == 4  # 8 children per node between two levels
     assert LightAttention(negatives="static").plan(10_000, 596).beam == 16  # a quarter of 64 clusters
     assert LightAttention(negatives="dynamic").plan(10_000, 10).negatives == "dynamic"

@@ -40,7 +40,10 @@ MODELS: dict[str, Any] = {
     "glas-softmax": lambda: Glas(dim=32, loss="softmax", epochs=15, **NETWORK),
     "neuralxc": lambda: NeuralXC(epochs=15, label_rate=0.005, batch=16, **NETWORK),
     "neuralxc-centroids": lambda: NeuralXC(epochs=10, label_init="centroids", batch=16, **NETWORK),
+    "neuralxc-sparse": lambda: NeuralXC(epochs=10, label_init="centroids", batch=16, sparse_part=True, **NETWORK),
     "aplc": lambda: Aplc(width=64, hidden=64, **NETWORK),
+    "aplc-sparse": lambda: Aplc(width=64, hidden=64, sparse_part=True, **NETWORK),
+    "aplc-tokens": lambda: Aplc(encoder="bag", width=64, hidden=64, **NETWORK),
     "aplc-without-tails": lambda: Aplc(width=64, hidden=64, n_clusters=1, **NETWORK),
     "lightattention": lambda: LightAttention(word_dim=32, hidden=8, epochs=10, rate=0.01, **NETWORK),
     "lightattention-tree": lambda: LightAttention(

@@ -153,7 +153,9 @@ def test_plan_depends_on_the_size_of_the_data() -> None:
     assert (few.label_init, few.optimizer, few.code_activation) == ("random", "sgd", "relu")
     assert (many.label_init, many.optimizer, many.code_activation) == ("centroids", "lazy-adam", "none")
     assert (few.encoder_widths, few.label_encoder_widths, few.regressor_widths) == ((256,), (256,), ())
-    assert (many.encoder_widths, many.label_encoder_widths, many.regressor_widths) == ((512,), (512,), ())
+    assert (many.encoder_widths, many.label_encoder_widths, many.regressor_widths) == ((256,), (256,), ())
+    assert NeuralXC(sparse_part=False).plan(10_000, 500, 4097).encoder_widths == (512,)
+    assert [NeuralXC().plan(10_000, n, 4097).n_reconstructed for n in (500, 100_000)] == [500, 32_768]
     eurlex = NeuralXC(encoder="published", regressor="published", optimizer="adam").plan(15_539, 5000, 3993)
     assert (eurlex.encoder_widths, eurlex.label_encoder_widths, eurlex.regressor_widths) == (
         (2500, 1250, 500),
@@ -348,3 +350,24 @@ def test_prediction_does_not_import_torch(toy: Data, tmp_path: Path) -> None:
         "X = sp.csr_array(sp.load_npz(sys.argv[2])); t.predict(X); t.novelty(X); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "X.npz")], check=True)
+
+
+def test_the_decoder_reconstructs_the_most_frequent_features_only(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtail.models.neuralxc.settings.MAX_RECONSTRUCTED", 5)
+    X, Y = toy
+    X = sp.csr_array(X.toarray() * (np.arange(24) % 4 == 0).astype(np.float32))  # the other features never occur
+    model = fit_quick((X, Y), epochs=2)
+    assert model.autoencoder.outputs is not None and (model.autoencoder.outputs % 4 == 0).all()
+    assert model.autoencoder.decoder.weights[-1].shape[1] == 5
+    again = NeuralXC(**{**QUICK, "epochs": 2}).restore(model.state())
+    assert np.array_equal(model.novelty(X), again.novelty(X)) and (model.novelty(X) > 0).all()
+    again.update(X, Y)
+    assert np.array_equal(again.autoencoder.outputs, model.autoencoder.outputs)
+
+
+def test_a_model_with_its_first_layer_in_half_precision_is_loaded(toy: Data) -> None:
+    model = fit_quick(toy, epochs=3)
+    state = model.state()
+    table = state.pop("encoder.W0.values") * state.pop("encoder.W0.scale")[:, None]
+    old = NeuralXC(**{**QUICK, "epochs": 3}).restore({**state, "encoder.W0": table.astype(np.float16)})
+    assert np.allclose(old.topk(toy[0], 3).scores, model.topk(toy[0], 3).scores, atol=1e-2)

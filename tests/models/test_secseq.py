@@ -19,6 +19,7 @@ from longtail import Dataset, Tagger
 from longtail.errors import SettingError
 from longtail.extractor import Encoded
 from longtail.features.text import PLAIN_WORDS, TextFeatures
+from longtail.linear.quantised import QuantisedTable
 from longtail.models.secseq.model import SecSeq
 from longtail.nn import loop
 from longtail.topk import NO_LABEL, find_hits
@@ -170,10 +171,23 @@ def test_counts_are_those_of_generated_codes(train: Dataset, test: Dataset) -> N
 
 
 @pytest.mark.parametrize("embedding", ["pifa", "indicator", "texts", "graph"])
-def test_codes_from_every_kind_of_label_vector(embedding: str, train: Dataset) -> None:
-    for coding in ("learned", "random"):
-        model = Tagger("secseq", **QUICK, embedding=embedding, coding=coding, epochs=1).fit(train).model
-        assert isinstance(model, SecSeq) and len(np.unique(model.forest[0].symbols, axis=0)) == 4
+def test_labels_that_are_alike_have_codes_that_start_alike(embedding: str) -> None:
+    """Labels of even and of odd numbers have their own texts, words and names, and never occur together."""
+    random, n = np.random.default_rng(0), 400
+    first = np.where(np.arange(n) < 80, np.arange(n) % 2, random.integers(0, 16, n))  # labels 0 and 1 are the most frequent
+    second = (first + 2 * random.integers(1, 8, n)) % 16
+    words = first[:, None] % 2 + 2 * random.integers(0, 20, (n, 6))
+    texts = [" ".join(f"word{word}" for word in row) for row in words]
+    names = [f"{('even', 'odd')[number % 2]} {number}" for number in range(16)]
+    labels = [[names[a], names[b]] for a, b in zip(first, second, strict=True)]
+    settings = {**QUICK, "n_symbols": 4, "depth": 3, "n_trees": 1, "epochs": 1, "train_on_names": False}
+    model = Tagger("secseq", **settings, embedding=embedding, calibrate=False).fit(texts, labels, progress=False).model
+    assert isinstance(model, SecSeq)
+    symbols = {name: model.forest[0].symbols[model.labels.names.index(name)] for name in names}
+    assert sorted(symbols[name][0] for name in names[:2]) == [0, 1]  # the most frequent labels have their own
+    even, odd = ({int(symbols[name][0]) for name in names[start::2]} for start in (2, 3))
+    assert len(even) == len(odd) == 1 and even != odd
+    assert len(np.unique(list(symbols.values()), axis=0)) == 16
 
 
 def test_trees_differ_and_their_scores_are_averaged(train: Dataset, test: Dataset) -> None:
@@ -296,3 +310,19 @@ def test_models_with_their_own_features_are_loaded(train: Dataset, test: Dataset
     old_state["sizes"] = old_state["sizes"] * [1, 0]  # it read texts
     again = pipeline.unfitted().restore({**about, "settings": old_settings, "features": None}, {"model": old_state})
     assert equal(again.topk(test.texts, 4), pipeline.topk(test.texts, 4))
+
+
+def test_models_with_word_vectors_in_eight_bits_are_loaded(train: Dataset, test: Dataset) -> None:
+    model = SecSeq(**TRAINED, n_trees=2).fit(read(train), train.Y)
+    state = model.state()
+    for tree in range(2):
+        table = QuantisedTable(state[f"{tree}.bag.values"], state[f"{tree}.bag.scale"])
+        assert table.is_short
+        former = QuantisedTable.quantise(table.dequantise(np.arange(table.shape[0], dtype=np.int32)))
+        assert not former.is_short and former.values.nbytes == 2 * table.values.nbytes
+        state |= {f"{tree}.bag.{name}": array for name, array in former.state().items()}
+    again = SecSeq(**TRAINED, n_trees=2).restore(state)
+    X = read(train, test.texts)
+    assert again.topk(X, 4).scores == pytest.approx(model.topk(X, 4).scores, abs=0.02)
+    again.update(read(train), train.Y)
+    assert again.state()["0.bag.values"].dtype == np.uint8

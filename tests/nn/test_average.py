@@ -119,3 +119,23 @@ def test_ema_can_look_at_some_steps_only() -> None:
     net, average = after("ema", decay=0.6, every=2)
     average.swap()
     assert net.w.tolist() == [(3 + 4) / 2, (2 + 7) / 2] and average.n == 2
+
+
+def test_weights_that_two_layers_share_are_restored() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
+    net[1].weight = net[0].weight
+    average = WeightAverage(net, "ema", decay=0.5)
+    for value in (1.0, 2.0):
+        torch.nn.init.constant_(net[0].weight, value)
+        average.after_step()
+    average.swap()
+    assert net[0].weight is net[1].weight and net[1].weight.tolist() == [[1.5, 1.5], [1.5, 1.5]]
+    average.swap()
+    assert net[1].weight.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_an_exchange_copies_nothing() -> None:
+    net, average = after("ema")
+    places = net.w.data_ptr(), average.weights["w"].data_ptr()
+    average.swap()
+    assert (average.weights["w"].data_ptr(), net.w.data_ptr()) == places

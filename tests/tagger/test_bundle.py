@@ -151,13 +151,31 @@ def test_bundles_of_format_3_predict_as_before_and_can_be_calibrated(train: Data
     assert new.decisions.source == f"{test.n_samples} samples given after training"
 
 
+def test_a_bundle_of_format_5_keeps_the_encoder_that_was_the_default(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    """The spec of such a bundle says aplc, and its settings say that it reads tokens."""
+    tagger = Tagger("aplc", encoder="bag", width=16, hidden=16, epochs=1).fit(train)
+    tagger.save(tmp_path / "model")
+    path = tmp_path / "model" / MANIFEST
+    manifest = {**json.loads(path.read_text()), "format": 5}
+    assert manifest["spec"].startswith("aplc+encoder=bag")
+    manifest["spec"] = manifest["spec"].replace("+encoder=bag", "")
+    del manifest["settings"]["sparse_part"], manifest["sha256"]
+    path.write_bytes(sign_manifest(manifest))
+    old = longtail.load(tmp_path / "model")
+    np.testing.assert_array_equal(old.topk(test.inputs).scores, tagger.topk(test.inputs).scores)
+    old.save(tmp_path / "again")
+    np.testing.assert_array_equal(
+        longtail.load(tmp_path / "again").topk(test.inputs).scores, tagger.topk(test.inputs).scores
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
         ({"format": 99}, f"has format 99, this longtail reads format {FORMAT}. Upgrade longtail"),
         ({"format": 1}, f"has format 1 .*, this longtail reads format {FORMAT}. Train the model again"),
         ({"spec": "oracle"}, 'no method "oracle"'),
-        ({"spec": None}, "does not describe a tagger"),
+        ({"spec": None}, 'the entry "spec" of the description is a NoneType'),
         ({"settings": {"zeta": 1}}, 'no setting "zeta"'),
         ({"files": {"model.safetensors": {"file": "../model-000000000000.safetensors"}}}, "not part of a bundle"),
     ],

@@ -102,7 +102,7 @@ def test_several_trees_explain_their_mean_even_if_one_gives_almost_no_probabilit
 
 
 def test_the_weight_of_a_word_is_what_the_text_loses_without_it(train: Dataset) -> None:
-    tagger = Tagger("aplc", epochs=3).fit(train)
+    tagger = Tagger("aplc", encoder="bag", epochs=3).fit(train)
     label = train.labels.ids["sea"]
 
     def log_odds(text: str) -> float:
@@ -116,7 +116,7 @@ def test_the_weight_of_a_word_is_what_the_text_loses_without_it(train: Dataset) 
 
 
 def test_the_end_of_a_text_that_is_not_read_is_not_explained(train: Dataset) -> None:
-    why = Tagger("aplc", max_length=3, epochs=1).fit(train).explain("wave ship iron copper apple", "sea")
+    why = Tagger("aplc", encoder="bag", max_length=3, epochs=1).fit(train).explain("wave ship iron copper apple", "sea")
     assert sorted(part.text for part in why.parts) == ["iron", "ship", "wave"]
 
 

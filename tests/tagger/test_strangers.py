@@ -74,12 +74,12 @@ def try_bundle(bundle: Bundle) -> bool:
 
 
 def test_every_array_may_be_damaged_in_every_way(model: Path) -> None:
-    """Each array is damaged in three of the eight ways, all of them in turn; a value in one of them."""
+    """Each array is damaged in two of the eight ways, all of them in turn, and all are covered by each larger model."""
     bundle, kinds, random = load_bundle(model), list(damage.ARRAY_DAMAGE), np.random.default_rng(0)
     assert try_bundle(bundle)
     names = [(part, name) for part, arrays in bundle.arrays.items() for name in arrays]
     for number, (part, name) in enumerate(names):
-        for kind in (kinds[number % 8], kinds[(number + 3) % 8], ("value", "all values")[number % 2]):
+        for kind in (kinds[number % 8], ("value", "all values")[number % 2]):
             try_bundle(damage.damage_array(bundle, part, name, kind, random))
 
 
@@ -100,7 +100,7 @@ def test_every_entry_of_the_description_may_be_damaged(model: Path) -> None:
         about = damage.damage_entry(bundle.about, np.random.default_rng(number))
         try_bundle(Bundle(about, bundle.arrays, bundle.labels))
     for name in bundle.about["settings"]:
-        for value in (10**9, -1, None, "x"):
+        for value in (10**9, "x"):
             try_bundle(Bundle({**bundle.about, "settings": {**bundle.about["settings"], name: value}}, *_parts(bundle)))
 
 
@@ -119,7 +119,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", ["manifest", "manifest bytes", "header", "labels", "links"])
 def test_files_of_any_content_are_refused_or_read(saved: Path, tmp_path: Path, kind: str) -> None:
     outcomes = set()
-    for number in range(10 * N_FILES):
+    for number in range(5 * N_FILES):
         folder = tmp_path / str(number)
         damage.damage_model(saved, folder, kind, np.random.default_rng(number))
         try:

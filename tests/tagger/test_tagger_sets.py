@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_ranking_and_k_is_an_upper_limit(tagger: Tagger,
 
 def test_a_threshold_gives_all_labels_from_there_on(tagger: Tagger, plain: Tagger, test: Dataset) -> None:
     everything = tagger.predict(test, k=4)
-    for limit in (0.0, 0.3, 0.9, 1.1):
+    for limit in (0.0, 0.3, 0.9, 1.0):
         expected = [[tag for tag in tags if tag.score >= np.float32(limit)] for tags in everything]
         assert tagger.predict(test, threshold=limit) == expected
         assert tagger.predict(test, target=f"threshold={limit}") == expected
@@ -102,7 +102,7 @@ def test_explanations_are_of_the_labels_in_the_set(tagger: Tagger) -> None:
     assert [(each.label, each.score) for each in tagger.explain_topk(text, target="expected-f1")] == [
         tag[:2] for tag in tags
     ]
-    assert tagger.explain_topk(text, threshold=2.0) == []
+    assert tagger.explain_topk(text, threshold=1.0) == []
 
 
 def test_rules_alone_can_be_fitted_again(tagger: Tagger, test: Dataset, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from longtail import Dataset, LabelEditor, Labels, Tagger
 from longtail.data.vocabulary import format_vocabulary
 from longtail.errors import DataError
 from longtail.tagger.register import Register
-from longtail.tagger.vocabulary_diff import Moved, Renamed, apply_vocabulary, compare_vocabulary, match_labels
+from longtail.tagger.vocabulary_diff import Moved, Renamed, Updated, apply_vocabulary, compare_vocabulary, match_labels
 from longtail.topk import NO_LABEL
 
 OLD = Labels(
@@ -40,9 +40,10 @@ def test_every_kind_of_change_is_found() -> None:
         Moved("plants", (), ("life",)),
     )  # not those whose parent is renamed
     assert (diff.gone, diff.new, diff.restored) == (("sea",), ("life",), ())
-    assert diff.updated == ("dogs",) and diff.unchanged == 0
+    assert diff.updated == (Updated("dogs", ("description",)),) and diff.unchanged == 0
     assert diff.needs_training == ("life", "plants")
     assert str(diff) == "2 renamed, 2 moved, 1 gone, 1 new, 1 updated"
+    assert diff.to_json()["updated"] == [{"label": "dogs", "what": ("description",)}]
     assert diff.to_json()["moved"][0] == {"label": "beasts", "old": (), "new": ("life",)}
 
 

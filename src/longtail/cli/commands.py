@@ -104,13 +104,16 @@ def evaluate(arguments: Namespace) -> None:
 
 def calibrate(arguments: Namespace) -> None:
     """Fit the calibration of a saved tagger again, and save it."""
-    check_target(Path(arguments.model), overwrite=True)  # an error before the work if it is not writable
+    out = Path(arguments.out or arguments.model)
+    in_place = out.resolve() == Path(arguments.model).resolve()
+    check_target(out, overwrite=in_place or arguments.overwrite)  # an error before the work
     check_sources(arguments.data, vocabulary=arguments.vocabulary)
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
     data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
-    tagger.calibrate(data, k=arguments.k, keep_curve=arguments.keep_curve).save(arguments.model, overwrite=True)
+    tagger.calibrate(data, k=arguments.k, keep_curve=arguments.keep_curve)
+    tagger.save(out, overwrite=True if in_place else arguments.overwrite or None)
     what = "rules for sets fitted" if arguments.keep_curve else "calibrated"
-    display.say(f"{what} on {data.n_samples:,} samples; saved in {arguments.model}")
+    display.say(f"{what} on {data.n_samples:,} samples; saved in {out}")
 
 
 def check(arguments: Namespace) -> None:

@@ -23,7 +23,7 @@ PAPER_METHODS = {
     "neuralxc+epochs=10": "NeuralXC",
     "glas+epochs=10": "GLaS",
     "secseq": "SeCSeq",
-    "aplc+epochs=10": "APLC-XLNet, with a bag of word pieces as its encoder",
+    "aplc+epochs=10": "APLC-XLNet, with a sum of the vectors of features as its encoder",
     "lightattention+epochs=6+word_dim=64": "LightAttention",
 }
 EXAMPLE = "Draw random samples from a normal distribution.\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from longtail import __version__
 from longtail.cli.constraints import FILE_HELP, add_constraint_options
@@ -51,7 +51,7 @@ EXAMPLES = {
         "echo 'Sort a list in place.' | longtail predict model --k 3",
         "longtail predict model test.jsonl --target expected-f1 --json --threads 1",
     ),
-    "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --threads 1"),
+    "calibrate": ("longtail calibrate model valid.jsonl", "longtail calibrate trees test.jsonl --out calibrated"),
     "update": (
         "longtail update model test.jsonl --old train.jsonl --out updated",
         "longtail update model --feedback feedback.jsonl --threads 1 --out corrected",
@@ -68,14 +68,25 @@ EXAMPLES = {
 class Parser(argparse.ArgumentParser):
     """argparse with suggestions for misspelt commands and options."""
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
+        """Parse all arguments. The command that does not know an option reports it, with the options that it has."""
+        found: argparse.Namespace
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser: argparse.ArgumentParser = self
+            for level in ("command", "operation"):  # an operation is a command of `labels`
+                if isinstance(parser, Parser) and (name := getattr(found, level, None)) is not None:
+                    parser = parser.commands()[name]
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found
+
     def error(self, message: str) -> NoReturn:
         """Report wrong usage and exit with code 2."""
         word = message.split("'")[1] if "invalid choice: '" in message else message.rpartition(": ")[2].split(" ")[0]
         if "invalid choice" in message:
             message = f'there is no command "{word}". {suggest(word, self.commands())}'
         elif "unrecognized arguments" in message:
-            parsers = [self, *self.commands().values()]
-            options = {o for p in parsers for a in p._actions for o in a.option_strings if o.startswith("--")} - {word}
+            options = {option for action in self._actions for option in action.option_strings if option.startswith("--")}
             message = f"{message}. {suggest(word, options)}" if word.startswith("-") else message
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
@@ -207,7 +218,8 @@ def _add_prediction(add: _Add) -> None:
     k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
     predict.add_argument("--k", type=_positive, metavar="N", help=k)
     _add_target(predict)
-    predict.add_argument("--threshold", type=float, metavar="P", help="the labels with a score of at least P")
+    threshold = "the labels with a probability (uncalibrated: a score) of at least P"
+    predict.add_argument("--threshold", type=float, metavar="P", help=threshold)
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
@@ -225,12 +237,15 @@ def _add_prediction(add: _Add) -> None:
 
 def _add_changes(add: _Add) -> None:
     calibrate = add("calibrate", "Fit the probabilities of a saved tagger again, to data that it was not trained on.")
-    calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model; it is replaced")
+    calibrate.add_argument("model", metavar="MODEL", help="folder of a saved model")
     calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
     keep = "keep the probabilities, fit the rules for sets of labels only: what --target promises is then exact"
     depth = "labels per text that sets are chosen from (default: four times the average number of labels, 20 to 100)"
     calibrate.add_argument("--k", type=_positive, metavar="N", help=depth)
     calibrate.add_argument("--keep-curve", action="store_true", help=keep)
+    out = "folder to save the calibrated model in (default: it replaces MODEL)"
+    calibrate.add_argument("--out", metavar="MODEL", help=out)
+    _add_overwrite(calibrate)
     _add_threads(calibrate)
     add_layout_options(calibrate)
 
@@ -247,8 +262,8 @@ def _add_changes(add: _Add) -> None:
     feedback = 'JSONL, {"text": …, "accepted": […], "rejected": […], "added": […]} per line; what is not named is unknown'
     update.add_argument("--feedback", metavar="FILE", help=feedback)
     update.add_argument("--old", metavar="DATA", help="data that the model was trained on, so that nothing is forgotten")
-    replay = "share of the old data that is used again (default: 0.2)"
-    update.add_argument("--replay", type=float, default=0.2, metavar="SHARE", help=replay)
+    replay = "share of the data of --old that is used again (default: 0.2)"
+    update.add_argument("--replay", type=float, metavar="SHARE", help=replay)
     update.add_argument("--out", metavar="MODEL", help="folder to save the updated model in (default: it replaces MODEL)")
     _add_overwrite(update)
     _add_seed_and_threads(update)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from longtail.cli.answers import Answer, AnswerFormat, check_id, make_format
 from longtail.cli.arrivals import batch_all, batch_arrived, prompt_for_texts
-from longtail.cli.constraints import get_constraints
+from longtail.cli.constraints import check_options, get_constraints
 from longtail.cli.layout import get_layout
 from longtail.cli.output import show_notes
 from longtail.data.read import read_layout, stream_samples
 from longtail.data.records import Sample
 from longtail.decisions.constraints import Constraints
+from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.files import STDIN, is_endless, open_atomic
 from longtail.model import count_samples
@@ -49,20 +50,32 @@ def predict(arguments: Namespace) -> None:
         )
     tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
     constraints = get_constraints(arguments)
+    check_options(arguments, tagger.labels)
     rules = tagger.resolve(constraints)  # reports unknown labels before texts are read
     k = max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.required))
     with _open_output(arguments.out) as write:
         answers = make_format(name, write, k=k, index=arguments.index)
         if arguments.explain and name == "tsv":
             display.say(describe_marks(tagger.model.weights_meaning))
-        n_unknown = 0
+        n_unknown = n_empty = n_samples = 0
         for batch in _read_batches(tagger, arguments, display):
             for id in batch.ids:
                 check_id(answers, id, arguments.file)
-            n_unknown += _answer(tagger, batch, answers, write, arguments, constraints)
+            unknown, empty = _answer(tagger, batch, answers, write, arguments, constraints)
+            n_unknown, n_empty, n_samples = n_unknown + unknown, n_empty + empty, n_samples + len(batch.ids)
         answers.end()
     if n_unknown:
         display.say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
+    if n_empty and has_sets:
+        display.say(f"{n_empty:,} of {n_samples:,} samples got no label{_name_threshold(tagger, arguments.target)}")
+
+
+def _name_threshold(tagger: Tagger, target: str | None) -> str:
+    """The probability that a target requires of all labels; nothing if it has none."""
+    rules, wanted = tagger.decisions.set_rules, Target.parse(target or "expected-f1")
+    if rules is None or wanted.name in ("expected-f1", "macro-f1", "threshold"):
+        return ""
+    return f": with {wanted}, labels need a probability of {rules.find_threshold(wanted):.3f}"
 
 
 def _answer(
@@ -72,26 +85,29 @@ def _answer(
     write: Callable[[str], Any],
     arguments: Namespace,
     constraints: list[Constraints],
-) -> int:
-    """Write the answers to a batch. Returns how many samples have no known word or feature."""
+) -> tuple[int, int]:
+    """Write the answers to a batch. Returns how many samples have no known word or feature, and how many got no label."""
     encoded = tagger.encode(batch.inputs)
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
+    n_empty = 0
     wanted = {name: getattr(arguments, name) for name in ("k", "target", "threshold", "raw")}
     if not arguments.explain:
         predicted = tagger.predict(encoded, constraints=constraints, **wanted)
         for tags, id, novel in zip(predicted, batch.ids, novelty, strict=True):
             answers.add(Answer(tags, id, novel))
+            n_empty += not tags
     for at in range(n_samples if arguments.explain else 0):
         one = batch.inputs[at] if tagger.reads_texts else batch.inputs[[at]]
         explained = tagger.explain_topk(one, constraints=constraints, **wanted)
         answer = Answer((), batch.ids[at], novelty[at], explained, tagger.reads_texts)
+        n_empty += not explained
         if arguments.json or arguments.output == "jsonl":
             answers.add(answer)
         else:
             write(_render(one if tagger.reads_texts else None, answer))
     write("")
-    return tagger.n_unknown(encoded)
+    return tagger.n_unknown(encoded), n_empty
 
 
 def _render(text: str | None, answer: Answer) -> str:

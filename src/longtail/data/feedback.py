@@ -90,7 +90,7 @@ def check_verdicts(names: Mapping[str, list[str]], labels: Labels, locate: Calla
 
     if not any(names.values()):
         found = "no label was accepted, rejected or added"
-        raise DataError(found, where=where(), hint="Leave texts without feedback out")
+        raise DataError(found, where=where(), hint=f"Leave texts without feedback out. {_EXAMPLE}")
     if both := {*names["accepted"], *names["added"]} & set(names["rejected"]):
         found = f'the label "{min(both)}" is rejected, but also accepted or added'
         raise DataError(found, where=where("rejected"), hint="Keep one of the two")

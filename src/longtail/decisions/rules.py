@@ -20,6 +20,7 @@ from longtail.topk import NO_LABEL, TopK
 Search = Callable[[Longs, int, Bools | None], TopK]
 
 _NONE = np.empty(0, np.int64)
+_ENDED = "labels that were retired or merged into others are never predicted"
 _DEEPER = 4  # factor by which the number of labels grows if too many of them exclude each other
 
 
@@ -64,9 +65,9 @@ class LabelRules:
         """Raise an error if nothing can fulfil the rules."""
         mask = self.mask
         if mask is not None and not mask.any():
-            raise SettingError("no label may be predicted", hint="Allow at least one label, and do not deny it")
+            raise SettingError("no label may be predicted", hint=f"Allow at least one label, and do not deny it; {_ENDED}")
         if refused := [names[label] for label in self.required if self.denied[label]]:
-            hint = "Take it out of one of the two; labels that were retired are never predicted"
+            hint = f"Take it out of one of the two; {_ENDED}"
             raise SettingError(f'the label "{refused[0]}" is both required and denied', hint=hint)
         for group in self.groups:
             if len(both := np.intersect1d(group, self.required)) > 1:

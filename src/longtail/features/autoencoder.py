@@ -5,7 +5,7 @@ Linear autoencoders are fitted here. Deeper ones are trained with torch by the m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from longtail.csr import check_features
 from longtail.errors import BundleError, DataError, SettingError
 from longtail.features.mlp import ACTIVATIONS, Doubles, Mlp
-from longtail.kernels import Floats
+from longtail.kernels import Floats, Ints
 from longtail.state import State, get_entry
 
 _VALUES_PER_BLOCK = 2**22  # values of the reconstruction in memory at a time
@@ -38,6 +38,7 @@ class Autoencoder:
 
     encoder: Mlp  # φ
     decoder: Mlp  # ψ
+    outputs: Ints | None = None  # the features that ψ reconstructs, ascending; the others as 0. None: all of them
 
     @property
     def n_features(self) -> int:
@@ -56,13 +57,17 @@ class Autoencoder:
         X = self._check(X)
         H = self._inner_layers()(self.encoder(X))  # [n, h]
         W, b, last = self.decoder.weights[-1], self.decoder.biases[-1], ACTIVATIONS[self.decoder.activations[-1]]
-        square = X.multiply(X).sum(axis=1)  # [n] ‖x‖²
-        lost = np.empty(len(H), np.float32)
-        step = max(_VALUES_PER_BLOCK // X.shape[1], 1)
+        square, target = _sum_squares(X), self.select_outputs(X)
+        lost = square - _sum_squares(target)  # of the features that are not reconstructed
+        step = max(_VALUES_PER_BLOCK // target.shape[1], 1)
         for start in range(0, len(H), step):
             part = slice(start, start + step)
-            lost[part] = np.square(last(H[part] @ W + b) - X[part].toarray()).sum(axis=1)
+            lost[part] += np.square(last(H[part] @ W + b) - target[part].toarray()).sum(axis=1)
         return np.where(square > 0, lost / np.where(square > 0, square, 1), 1).astype(np.float32)
+
+    def select_outputs(self, X: sp.csr_array) -> sp.csr_array:
+        """The features of samples that the decoder reconstructs."""
+        return X if self.outputs is None else sp.csr_array(X[:, self.outputs])
 
     def refit_decoder(self, X: sp.csr_array) -> Autoencoder:
         """Refit the last layer of the decoder by least squares with a small ridge; it must have no activation.
@@ -70,18 +75,18 @@ class Autoencoder:
         If the encoder is also trained for another loss, the decoder lags behind it. Refitting makes novelty depend on
         what the code contains, not on this lag.
         """
-        inner, width = self._inner_layers(), self.decoder.weights[-1].shape[0] + 1
-        squares, products = np.zeros((width, width)), np.zeros((X.shape[1], width), np.float32)
+        inner, width, targets = self._inner_layers(), self.decoder.weights[-1].shape[0] + 1, self.select_outputs(X)
+        squares, products = np.zeros((width, width)), np.zeros((targets.shape[1], width), np.float32)
         for start in range(0, X.shape[0], _SAMPLES_PER_BLOCK):
-            part = X[start : start + _SAMPLES_PER_BLOCK]
-            H = inner(self.encoder(part))
+            part = slice(start, start + _SAMPLES_PER_BLOCK)
+            H = inner(self.encoder(X[part]))
             H = np.hstack([H, np.ones((len(H), 1), np.float32)])  # [rows, h + 1]
             squares += H.T @ H
-            products += part.T @ H
+            products += targets[part].T @ H
         squares += _RIDGE * np.trace(squares) / width * np.eye(width)
-        solved = np.linalg.solve(squares, products.T).astype(np.float32)  # [h + 1, n_features]
+        solved = np.linalg.solve(squares, products.T).astype(np.float32)  # [h + 1, n_outputs]
         weights, biases = [*inner.weights, solved[:-1]], [*inner.biases, solved[-1]]
-        return Autoencoder(self.encoder, Mlp(weights, biases, self.decoder.activations)).round_weights()
+        return replace(self, decoder=Mlp(weights, biases, self.decoder.activations).round_weights())
 
     def _inner_layers(self) -> Mlp:
         """ψ without its last layer."""
@@ -89,7 +94,7 @@ class Autoencoder:
 
     def round_weights(self) -> Autoencoder:
         """The autoencoder with its weights rounded as ``state`` stores them."""
-        return Autoencoder(self.encoder.round_weights(), self.decoder.round_weights())
+        return replace(self, encoder=self.encoder.round_weights(), decoder=self.decoder.round_weights())
 
     def get_activations(self) -> dict[str, Any]:
         """The activations of the layers of both parts, which ``from_state`` needs."""
@@ -117,6 +122,12 @@ class Autoencoder:
             found = f"the samples have {X.shape[1]:,} features, the autoencoder was trained on {self.n_features:,}"
             raise DataError(found, hint="Compute the features as for the training data")
         return X
+
+
+def _sum_squares(X: sp.csr_array) -> Floats:
+    """‖x‖² of each sample [n]."""
+    out: Floats = X.multiply(X).sum(axis=1)
+    return out
 
 
 def compute_slopes_through_code(encoder: Mlp, x: sp.csr_array, code: sp.csr_array, slopes: Doubles) -> Doubles:

@@ -82,19 +82,27 @@ class Mlp:
 
     @classmethod
     def from_state(
-        cls, state: State, name: str, activations: Sequence[str], n_in: int | None, n_out: int | None = None
+        cls,
+        state: State,
+        name: str,
+        activations: Sequence[str],
+        n_in: int | None,
+        n_out: int | None = None,
+        first: Floats | None = None,
     ) -> Mlp:
         """The inverse of ``state``.
 
         :param n_in: Dimension of the input. None: any.
         :param n_out: Dimension of the output. None: any.
+        :param first: The weights of the first layer, if they are saved elsewhere.
         """
         weights, biases, last = [], [], len(activations) - 1
         for i in range(len(activations)):
-            weights.append(check_array(state, f"{name}.W{i}", "f2", (n_in, n_out if i == last else None)))
+            shape = n_in, n_out if i == last else None
+            weights.append(check_array(state, f"{name}.W{i}", "f2", shape) if i or first is None else first)
             n_in = weights[-1].shape[1]
             biases.append(check_array(state, f"{name}.b{i}", "f4", (n_in,)))
-        return cls([W.astype(np.float32) for W in weights], biases, list(activations))
+        return cls([W.astype(np.float32, copy=False) for W in weights], biases, list(activations))
 
     def output_dim(self, n_in: int) -> int:
         """Dimension of the output; that of the input if there are no layers."""

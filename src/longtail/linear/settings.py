@@ -1,9 +1,12 @@
-"""Settings of the solvers, which every linear method has."""
+"""Settings of linear methods, and of the sparse linear part of others."""
 
 from __future__ import annotations
 
+from longtail.linear.centroid_trial import MAX_FEW_LABELS
 from longtail.linear.solver import SOLVERS
 from longtail.settings import MAX_SEED, Settings, setting, settings
+
+MAX_SPARSE_PART_LABELS = 50_000  # above, training would score too many labels for each sample
 
 
 @settings
@@ -42,3 +45,19 @@ class LossSettings(SolverSettings):
         search=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
     )
     loss: str = setting("Loss: squared_hinge or logistic.", default="squared_hinge", paper="squared_hinge", choices=SOLVERS)
+
+
+@settings
+class SparsePartSettings(Settings):
+    """The setting of networks that can have a sparse linear part (``sparse_part.py``)."""
+
+    sparse_part: bool | None = setting(
+        "Add a sparse linear part to the scores. Its weights start as the centroids of each label's samples and names. None:"
+        f" with {MAX_FEW_LABELS + 1:,} to {MAX_SPARSE_PART_LABELS:,} labels, where it is possible.",
+        default=None,
+        paper="false",
+    )
+
+    def wants_sparse_part(self, n_labels: int) -> bool:
+        """Whether there is a sparse part with this number of labels that have samples, where it is possible."""
+        return MAX_FEW_LABELS < n_labels <= MAX_SPARSE_PART_LABELS if self.sparse_part is None else self.sparse_part

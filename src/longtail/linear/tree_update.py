@@ -60,7 +60,7 @@ def describe_updates(updates: Sequence[TreeUpdate]) -> str:
     """Say what was trained in the trees of a model."""
     n_nodes = sum(update.n_nodes for update in updates)
     total = sum(int(np.count_nonzero(update.linear.tree.n_children)) for update in updates)
-    return f"{n_nodes:,} of {total:,} nodes were trained further; {updates[0].n_new:,} labels were added"
+    return f"{n_nodes:,} of {total:,} nodes were trained further; labels with their first samples: {updates[0].n_new:,}"
 
 
 def _find_place(linear: LinearTree, samples: UpdateSamples, label: int) -> int:

@@ -54,11 +54,13 @@ class WeightAverage:
                 self.weights[name].copy_(value)
 
     def swap(self) -> None:
-        """Exchange the weights of the network and their average, if there is one; a second call restores them."""
-        if self.weights:
-            now = {name: value.clone() for name, value in self.net.state_dict().items()}
-            self.net.load_state_dict(self.weights)
-            self.weights = now
+        """Exchange the weights of the network and their average, if there is one; a second call restores them.
+
+        Nothing is copied: large tables would not fit into memory once more.
+        """
+        named = self.net.state_dict(keep_vars=True) if self.weights else {}
+        for name, value in {id(value): (name, value) for name, value in named.items()}.values():  # shared weights once
+            self.weights[name], value.data = value.data, self.weights[name]
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""

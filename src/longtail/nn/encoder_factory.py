@@ -120,7 +120,7 @@ def _to_tensor(array: NDArray[Any]) -> Tensor:
 
 
 def restore_encoder(arrays: State) -> TextEncoder:
-    """Build the encoder of a fitted model: a bag from ``bag.`` in 8 bits, others from ``encoder.``."""
+    """Build the encoder of a fitted model: a bag from ``bag.`` in 8 or 4 bits, others from ``encoder.``."""
     if "bag.values" in arrays:
         return restore_bag(QuantisedTable(arrays["bag.values"], arrays["bag.scale"]))
     return encoder_from_arrays(extract_part(arrays, "encoder."))
@@ -128,7 +128,7 @@ def restore_encoder(arrays: State) -> TextEncoder:
 
 def restore_bag(table: QuantisedTable) -> BagEncoder:
     """Build a bag from its token vectors."""
-    bag = BagEncoder(*table.values.shape)
+    bag = BagEncoder(*table.shape)
     bag.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(len(table.scale), dtype=np.int32))))
     bag.eval()
     return bag

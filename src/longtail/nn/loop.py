@@ -272,7 +272,7 @@ def finish_epoch(
         if isinstance(value, MeanPrecision):
             row["P@1"] = value.at_1
         if value > run.best:
-            run.best, run.best_epoch = float(value), run.epoch
+            run.best, run.best_epoch, run.best_weights = float(value), run.epoch, {}  # frees the memory of the former best
             run.best_weights = {name: weight.clone() for name, weight in net.state_dict().items()}
         average.swap()
     run.history.append(row)

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from longtail.decisions.targets import Target
 from longtail.labelspace.frequency import FREQUENCY_MEANINGS
+from longtail.metrics.calibration import ReliabilityBin
 from longtail.metrics.evaluate import Evaluation
 from longtail.metrics.hierarchy import HIERARCHY_METRICS
 from longtail.metrics.ranking import RANKING_METRICS
 from longtail.metrics.sets import SET_METRICS
 from longtail.report.text import render_table
+
+_BINS_PER_ROW = 4
+_BAR = " +-#"  # neither, right only, probability only, both; a character is 5 %
 
 
 def _render_sets(result: Evaluation) -> str:
@@ -46,6 +50,8 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     if f"hF1@{ks[0]}" in result.values:
         parts.append(_render_hierarchy(result, ks))
     deepest = max(ks)
+    if result.bins:
+        parts.append(_render_reliability(result.bins, deepest))
     coverage = f"coverage@{deepest}"
     parts[0] += f"\n{coverage} {result.values[coverage]:.2f}: labels predicted correctly at least once."
     if result.target:
@@ -62,6 +68,19 @@ def render_evaluation(result: Evaluation, ks: Sequence[int]) -> str:
     note = f"Occurrences in this data. The parts of P@{deepest} add up to P@{deepest}."
     parts.append(f"{render_table(header, rows)}\n{note}")
     return "\n\n".join(parts)
+
+
+def _render_reliability(bins: Sequence[ReliabilityBin], k: int) -> str:
+    """How many labels are right, by probability: a reliability diagram of a few rows."""
+    rows = []
+    for start in range(0, len(bins), _BINS_PER_ROW):
+        part = bins[start : start + _BINS_PER_ROW]
+        n = sum(each.n_pairs for each in part)
+        predicted, observed = (sum(each.n_pairs * each[i] for each in part) / n for i in (1, 2))
+        bar = "".join(_BAR[(5 * step < observed) + 2 * (5 * step < predicted)] for step in range(20))
+        rows.append([f"{n:,}", f"{predicted:.1f}", f"{observed:.1f}", bar.rstrip()])
+    table = render_table([f"labels among the first {k}", "probability", "right", ""], rows, left=(0, 3))
+    return f"{table}\n{_BAR[3]}: both, {_BAR[2]}: probability above the share of right labels, {_BAR[1]}: below."
 
 
 def _render_hierarchy(result: Evaluation, ks: Sequence[int]) -> str:

@@ -21,6 +21,8 @@ def _list_rows(diff: VocabularyDiff) -> Iterator[tuple[str, str, str]]:
     for label, former, present in diff.moved:
         yield "moved", label, f"{'; '.join(former) or 'no parent'} -> {'; '.join(present) or 'no parent'}"
     untrained = set(diff.needs_training)
-    for kind, names in (("gone", diff.gone), ("new", diff.new), ("restored", diff.restored), ("updated", diff.updated)):
+    for kind, names in (("gone", diff.gone), ("new", diff.new), ("restored", diff.restored)):
         for name in names:
-            yield kind, name, "needs training" if kind != "updated" and name in untrained else ""
+            yield kind, name, "needs training" if name in untrained else ""
+    for label, what in diff.updated:
+        yield "updated", label, ", ".join(what)

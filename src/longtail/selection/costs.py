@@ -225,7 +225,7 @@ def _count_neuralxc(p: Profile) -> Work:
 
 
 def _count_aplc(p: Profile) -> Work:
-    """A bag encoder: in each epoch, vectors of distinct tokens are summed, and 512 units are compared with all labels."""
+    """In each epoch, vectors of distinct features are summed, and 512 units are compared with all labels."""
     epochs, layer = AplcSettings().plan(p.n_samples, p.n_labels).epochs, 512 * (_WIDE_DIM + p.n_labels) / _MILLION
     return Work(
         (

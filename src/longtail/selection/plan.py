@@ -32,8 +32,8 @@ DEFAULT_MINUTES = 10.0
 
 _SINGLE_METHODS = ("ovr", "plt", "glas", "neuralxc", "hierarchicalxc", "secseq", "aplc", "lightattention")
 CANDIDATES = (*_SINGLE_METHODS, BLEND, DENSE_PLT, BLEND_ATTENTION, TUNED_APLC)  # specs
-TEXT_ONLY = ("aplc", "lightattention", DENSE_PLT, BLEND_ATTENTION, TUNED_APLC)
-_NEED_TORCH = ("glas", "neuralxc", "secseq", BLEND, *TEXT_ONLY)
+TEXT_ONLY = ("lightattention", DENSE_PLT, BLEND_ATTENTION, TUNED_APLC)
+_NEED_TORCH = ("glas", "neuralxc", "secseq", "aplc", BLEND, *TEXT_ONLY)
 _NEED_WEIGHTS = {DENSE_PLT: "minilm", TUNED_APLC: "minilm", BLEND_ATTENTION: "wordllama"}
 
 

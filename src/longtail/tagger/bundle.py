@@ -26,8 +26,8 @@ from longtail.locks import LOCK, PART_ENDING, lock_folder, remove_abandoned
 from longtail.state import State
 from longtail.tagger.bundle_files import COPY_AGAIN, check_files, map_arrays, open_checked, read_labels, read_manifest
 
-FORMAT = 5  # the format that is written
-_READABLE = (3, 4, FORMAT)  # format 3 has no calibration and no history of the labels; up to 4, secseq has its own features
+FORMAT = 6  # the format that is written
+_READABLE = (3, 4, 5, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
 MANIFEST = "manifest.json"
 _DATA_FILE = re.compile(r"[a-z]+-[0-9a-f]{12}\.(safetensors|jsonl)")
 _UNFINISHED = rf"\.({_DATA_FILE.pattern}|manifest\.json){PART_ENDING}"

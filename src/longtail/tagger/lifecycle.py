@@ -76,6 +76,9 @@ def merge(register: Register, names: Sequence[str], into: str) -> Changed:
 
 def retire(register: Register, names: Sequence[str]) -> Changed:
     """Predict some labels no longer."""
+    for name in names:
+        if (label := register.labels.keys.get(name)) is not None and register.target[label] == NO_LABEL:
+            raise SettingError(f'the label "{name}" is retired already', hint="Leave it out")
     labels = [find_label(register, name) for name in names]
     target = register.target.copy()
     target[labels] = NO_LABEL

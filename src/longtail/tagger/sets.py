@@ -26,11 +26,13 @@ def resolve_target(target: str | Target | None, threshold: float | None, probabi
     """
     if target is not None and threshold is not None:
         raise SettingError("both a target and a threshold are given", hint="Give one of the two")
-    if threshold is not None:
-        return Target("threshold", float(threshold))
-    if target is None:
+    if target is None and threshold is None:
         return DEFAULT_TARGET if probabilities else Target("threshold", fallback)
-    found = Target.parse(target)
+    found = Target("threshold", float(threshold)) if threshold is not None else Target.parse(target or DEFAULT_TARGET)
+    if found.name == "threshold" and probabilities and not 0 <= (found.value or 0) <= 1:
+        raise SettingError(
+            f"the threshold is {found.value:g}, but scores are probabilities", hint="Give a number from 0 to 1"
+        )
     if not probabilities and found.name != "threshold":
         hint = "Calibrate the model with `longtail calibrate MODEL VALID` and leave out raw scores, or give a threshold"
         raise SettingError(f"the target {found} needs calibrated probabilities", hint=hint)

@@ -53,7 +53,7 @@ from longtail.tagger.saving import pack_tagger, unpack_tagger
 from longtail.tagger.search import LabelSearch
 from longtail.tagger.sets import resolve_target
 from longtail.tagger.unseen import UnseenLabels
-from longtail.tagger.update import DEFAULT_REPLAY, FeedbackInput, UpdateReport, update_tagger
+from longtail.tagger.update import FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
 
 _CONFIGURABLE = ("threads", "device")
@@ -235,7 +235,7 @@ class Tagger:
         *,
         feedback: FeedbackInput | None = None,
         old: Any = None,
-        replay: float = DEFAULT_REPLAY,
+        replay: float | None = None,
         seed: int = 0,
         progress: Progress | bool | None = None,
         **layout: Unpack[LayoutOptions],
@@ -250,7 +250,7 @@ class Tagger:
         :param feedback: A JSONL file or a list of objects: ``{"text": …, "accepted": […], "rejected": […], "added": […]}``.
             Labels that are not named are unknown, not wrong.
         :param old: Data that the tagger was trained on, if it is still there, so that nothing is forgotten.
-        :param replay: Share of the old data that is used again.
+        :param replay: Share of the old data that is used again. None: 0.2.
         :param seed: Seed of the choice of old samples and of those held out.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.

@@ -74,7 +74,7 @@ def update_tagger(
     new: Dataset | None,
     feedback: FeedbackInput | None,
     old: Dataset | None,
-    replay: float,
+    replay: float | None,
     seed: int,
     progress: Progress,
 ) -> UpdateReport:
@@ -82,6 +82,10 @@ def update_tagger(
     start = time.monotonic()
     if new is None and feedback is None:
         raise SettingError("there is nothing to learn from", hint="Pass new samples, feedback, or both")
+    if replay is not None and old is None:
+        hint = "Name the old samples with --old (old=), or leave --replay (replay=) out"
+        raise SettingError("replay is a share of the old samples, and there are none", hint=hint)
+    replay = DEFAULT_REPLAY if replay is None else replay
     if not 0 <= replay <= 1:
         raise SettingError(f"replay is {replay}", hint="It must be a share from 0 to 1")
     labels = tagger.labels

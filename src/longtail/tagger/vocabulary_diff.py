@@ -16,7 +16,8 @@ from longtail.tagger.lifecycle import free_name
 from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL
 
-_UPDATED = ("texts", "alt_names", "notations", "uris")  # columns whose changes are counted without details
+# Columns whose changes are named, but not listed.
+_UPDATED = {"texts": "description", "alt_names": "other names", "notations": "notation", "uris": "URI"}
 
 
 class Renamed(NamedTuple):
@@ -32,6 +33,13 @@ class Moved(NamedTuple):
     label: str
     old: tuple[str, ...]
     new: tuple[str, ...]
+
+
+class Updated(NamedTuple):
+    """A label of which something else has changed."""
+
+    label: str
+    what: tuple[str, ...]  # description, other names, notation, URI
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class VocabularyDiff:
     gone: tuple[str, ...]
     new: tuple[str, ...]
     restored: tuple[str, ...]
-    updated: tuple[str, ...]
+    updated: tuple[Updated, ...]
     unchanged: int
     needs_training: tuple[str, ...]
 
@@ -69,8 +77,8 @@ class VocabularyDiff:
 
     def to_json(self) -> dict[str, Any]:
         """Return the difference in plain types."""
-        rows = {"renamed": [each._asdict() for each in self.renamed], "moved": [each._asdict() for each in self.moved]}
-        return {**asdict(self), **rows}
+        renamed, moved = [each._asdict() for each in self.renamed], [each._asdict() for each in self.moved]
+        return {**asdict(self), "renamed": renamed, "moved": moved, "updated": [each._asdict() for each in self.updated]}
 
     def __str__(self) -> str:
         shown = ("renamed", "moved", "gone", "new", "restored", "updated")
@@ -104,8 +112,11 @@ def compare_vocabulary(register: Register, new: Labels, label_counts: Ints, sour
             moved.append(Moved(names[i], before[i], now[i]))
     gone = np.flatnonzero((register.target != NO_LABEL) & (after.target[:n_old] == NO_LABEL))
     restored = np.flatnonzero((register.target == NO_LABEL) & (after.target[:n_old] != NO_LABEL))
-    updated = [i for i in known if any(_differs(old, after.labels, name, i) for name in _UPDATED)]
-    changed = {*(each.new for each in renamed), *(each.label for each in moved), *(names[i] for i in updated)}
+    updated = []
+    for i in known:
+        if what := tuple(word for column, word in _UPDATED.items() if _differs(old, after.labels, column, i)):
+            updated.append(Updated(names[i], what))
+    changed = {*(each.new for each in renamed), *(each.label for each in moved), *(each.label for each in updated)}
     counts = np.zeros(len(names), np.int64)
     counts[:n_old] = register.fold_counts(label_counts)
     untrained = [i for i in ids.tolist() if not counts[i] and after.is_active[i]]
@@ -115,7 +126,7 @@ def compare_vocabulary(register: Register, new: Labels, label_counts: Ints, sour
         tuple(names[i] for i in gone),
         tuple(names[n_old:]),
         tuple(names[i] for i in restored),
-        tuple(names[i] for i in updated),
+        tuple(updated),
         len({*known} - {after.labels.ids[name] for name in changed} - {*restored.tolist()}),
         tuple(names[i] for i in untrained),
     )

@@ -33,7 +33,9 @@ from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State, extract_part
 
-PACES = Paces(replay=Pace(epochs=3, rate=0.2, new_share=0.5), alone=Pace(epochs=2, rate=0.03))
+_ALONE = Pace(epochs=2, rate=0.03)
+PACES = Paces(replay=Pace(epochs=3, rate=0.2, new_share=0.5), alone=_ALONE)
+PACES_OF_WORDS = Paces(replay=Pace(epochs=4, rate=1.0, new_share=0.5), alone=_ALONE)  # for encoder=words
 
 
 def continue_aplc(

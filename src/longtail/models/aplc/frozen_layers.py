@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,6 +22,7 @@ from longtail.features.bags import weigh_tokens
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows, hash_file
 from longtail.kernels import Longs
+from longtail.models.aplc.settings import Texts
 from longtail.nn.encoders import ENCODE_BATCH, ENCODE_TOKENS, BagEncoder, TextEncoder, encode_texts, find_layers
 from longtail.nn.hugging_face import HuggingFaceEncoder
 
@@ -33,7 +35,7 @@ _TOLERANCE = 0.01  # relative to the largest value; how much an encoder in two p
 class TrainingTexts:
     """The texts of a training run, encoded on demand."""
 
-    lengths: Longs  # [n] tokens per text
+    lengths: Longs  # [n] tokens or features per text
     encode: Callable[[Longs], Tensor]  # the vectors [B, width] of the texts with these row numbers, with gradients
 
     @torch.no_grad()
@@ -109,12 +111,15 @@ def take_trainable(encoder: TextEncoder, n_layers: int | None) -> torch.nn.Modul
 
 
 def prepare_texts(
-    encoder: TextEncoder, trained: torch.nn.Module | None, rows: TokenRows, cache: str | None = None
+    encoder: TextEncoder, trained: torch.nn.Module | None, rows: Texts, cache: str | None = None
 ) -> TrainingTexts:
     """Texts whose vectors have gradients to the trained part of the encoder (see ``take_trainable``).
 
     The output of the frozen part is stored in a temporary file, or in the folder ``cache``, where later runs find it.
     """
+    if sp.issparse(rows):
+        assert isinstance(encoder, BagEncoder)
+        return TrainingTexts(np.diff(rows.indptr).astype(np.int64), lambda some: encoder.sum_vectors(rows[some]))
     if isinstance(encoder, BagEncoder) and trained is encoder:
         bags = weigh_tokens(rows, len(encoder.table.weight), encoder.idf)  # once, not in each epoch
         return TrainingTexts(rows.lengths, lambda some: encoder.sum_vectors(bags[some]))

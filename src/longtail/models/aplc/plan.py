@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.nn.settings import TrainingPlan, choose_batch
 
-BAG_ENCODERS = ("bag", *STATIC_VECTORS)  # sums of token vectors; they predict without torch
+WORDS = "words"  # the encoder that reads feature vectors; all others read tokens
+BAG_ENCODERS = (WORDS, "bag", *STATIC_VECTORS)  # sums of the vectors of features or tokens; they predict without torch
 HEAD_SHARE = 0.8  # of the labels
+_WIDE, _NARROW = 512, 256  # dimensions of the vectors of features or tokens
+_MAX_VECTOR_VALUES = 2**26  # of all wide vectors of features: 256 MB
 _MAX_EPOCHS, _MIN_EPOCHS = 20, 5
 _SAMPLES_PER_TRAINING = 100_000  # samples that the epochs of a bag show in all, within these limits
 
@@ -17,15 +20,16 @@ _SAMPLES_PER_TRAINING = 100_000  # samples that the epochs of a bag show in all,
 class AplcPlan(TrainingPlan):
     """The settings of APLC that depend on the data, with their values filled in."""
 
-    width: int  # of an encoder from scratch
+    width: int  # of words, and of an encoder from scratch
     hidden: int
     proportions: tuple[float, ...]  # of the labels, in the head and in each tail
     max_length: int | None  # None: no maximum
-    token_weights: str
+    token_weights: str  # of a bag
     dropout: float
     init: str
     hidden_rate: float
     head_rate: float
+    sparse_part: bool = False
 
 
 def _take_from_paper(
@@ -74,10 +78,10 @@ def choose_plan(encoder: str, n_samples: int) -> AplcPlan:
     bag, scratch = encoder in BAG_ENCODERS, encoder in SCRATCH_ENCODERS
     epochs = min(max(_SAMPLES_PER_TRAINING // n_samples, _MIN_EPOCHS), _MAX_EPOCHS)
     return AplcPlan(
-        width=512 if bag else 256,
+        width=_WIDE if bag else _NARROW,
         hidden=512,
         proportions=divide_evenly(2, HEAD_SHARE),
-        max_length=None if encoder == "bag" else 256,
+        max_length=None if encoder in (WORDS, "bag") else 256,
         token_weights="tfidf" if encoder == "bag" else "mean",
         dropout=0.2 if bag else 0.5,
         init="pifa" if bag else "random",
@@ -87,3 +91,14 @@ def choose_plan(encoder: str, n_samples: int) -> AplcPlan:
         batch=choose_batch(n_samples, 16, 128),
         epochs=epochs if bag else _MAX_EPOCHS,
     )
+
+
+def choose_width(n_features: int) -> int:
+    """The dimension of the vectors of features: 512, or 256 if there are many features.
+
+    Training has about five copies of these vectors: weights, two moments of Adam, an average, and the best weights so far.
+
+    >>> choose_width(100_000), choose_width(400_000)
+    (512, 256)
+    """
+    return _WIDE if n_features * _WIDE <= _MAX_VECTOR_VALUES else _NARROW

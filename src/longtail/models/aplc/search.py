@@ -2,7 +2,7 @@
 
 A label j of tail t has probability σ(a_t) σ(b_j) ≤ σ(a_t). So tails are searched by descending a_t, and those whose σ(a_t)
 is below the k-th best probability so far are skipped, which cannot change the result. Within a tail, labels are ordered by
-b_j, so this is a search by inner product.
+b_j, so this is a search by inner product. With a sparse part (``linear.sparse_part``), all tails are searched.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.errors import SettingError
-from longtail.kernels import Bools, Floats, Ints, Longs, fast_kernel
+from longtail.kernels import Bools, Floats, Ints, Longs, fast_kernel, map_parallel
+from longtail.linear.sparse_part import SparsePart
 from longtail.search.exact import ExactIndex, inner_product
+from longtail.search.exact_sum import search_sum
 from longtail.search.index import check_vectors
 from longtail.state import State, check_array, get_array
 from longtail.topk import NO_LABEL, TopK
 
 _EPSILON = 1e-5  # of LayerNorm, as in torch
+_TEXTS_PER_BLOCK = 64  # whose scores of a sparse part for all labels are in memory at a time
 
 Doubles = NDArray[np.float64]
 
@@ -146,6 +150,37 @@ class ClusterSearch:
                     found = tail.topk(H[rows], k, threads, places)
                     labels = self.order[self.starts[t] + found.ids]
                     best.add(rows, labels, _chain_logits(A[rows, t, None].astype(np.float64), found.scores))
+        return best.topk()
+
+    def topk_sum(
+        self, H: Floats, sparse: SparsePart, X: sp.csr_array, k: int, threads: int | None, allowed: Bools | None
+    ) -> TopK:
+        """The same with a sparse part: the logit of a label is the mean of its two logits.
+
+        :param sparse: Its labels are numbered as in ``order``.
+        :param X: The features of the texts [n, n_features].
+        """
+        H1, places = _append_one(H), self._find_places(allowed)
+        k = min(k, len(self.order) if allowed is None else int(np.count_nonzero(allowed[self.order])))
+        best, A = _BestLabels.empty(len(H), k), np.empty((len(H), len(self.tails)), np.float32)
+        _multiply(H1, self.clusters, A)
+
+        def search(start: int) -> None:
+            texts, first = np.arange(start, min(start + _TEXTS_PER_BLOCK, len(H))), 0
+            clusters = [(self.head, H1[texts], None)]
+            clusters += [(tail.index, tail.project_texts(H[texts]), A[texts, t]) for t, tail in enumerate(self.tails)]
+            scores = sparse.score(X[texts])  # [n, n_labels]
+            for (index, Q, gates), inside in zip(clusters, places, strict=True):
+                cluster = slice(first, first + len(index.V))
+                n_labels = len(index.V) if inside is None else len(inside)
+                if n_labels:
+                    found = search_sum(index, Q, scores[:, cluster].__getitem__, min(k, n_labels), 1, inside, gates)
+                    logits = sparse.average_logits(found.scores.astype(np.float64))
+                    best.add(texts, self.order[cluster][found.ids], logits)
+                first = cluster.stop
+
+        for _ in map_parallel(search, range(0, len(H), _TEXTS_PER_BLOCK), threads if len(H) > _TEXTS_PER_BLOCK else 1):
+            pass
         return best.topk()
 
 

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
+
+import scipy.sparse as sp
 
 from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS
+from longtail.features.token_rows import TokenRows
 from longtail.labelspace.names import NameSettings
-from longtail.models.aplc.plan import BAG_ENCODERS, HEAD_SHARE, PAPER_PLANS, AplcPlan, choose_plan, divide_evenly
+from longtail.linear.settings import SparsePartSettings
+from longtail.models.aplc.plan import (
+    BAG_ENCODERS,
+    HEAD_SHARE,
+    PAPER_PLANS,
+    WORDS,
+    AplcPlan,
+    choose_plan,
+    choose_width,
+    divide_evenly,
+)
 from longtail.nn.schedule import WARM_SCHEDULES
 from longtail.nn.settings import TrainingSettings, nearest_row
 from longtail.settings import setting, settings
 
+Texts: TypeAlias = sp.csr_array | TokenRows  # what encoders read
+
 
 @settings
-class AplcSettings(TrainingSettings, NameSettings):
+class AplcSettings(TrainingSettings, NameSettings, SparsePartSettings):
     """Settings of APLC-XLNet."""
 
     encoder: str = setting(
-        f"Text encoder: {', '.join(SCRATCH_ENCODERS)} from scratch; or a pretrained one: minilm, wordllama, a folder, or a"
-        " model in the hub's cache.",
-        default="bag",
+        f"Encoder: words, a sum of the vectors of features; {', '.join(SCRATCH_ENCODERS)}, from scratch, which read tokens;"
+        " or a pretrained one: minilm, wordllama, a folder, or a model in the hub's cache.",
+        default=WORDS,
         paper="xlnet-base-cased",
     )
     paper: bool = setting(
@@ -29,7 +45,8 @@ class AplcSettings(TrainingSettings, NameSettings):
         default=False,
     )
     width: int | None = setting(
-        "Dimension of an encoder from scratch, an even number. None: 512 for bag, 256 for others.",
+        "Dimension of words and of an encoder from scratch, for tokens an even number. None: 512 for bag and for up to"
+        " 131,072 words, otherwise 256.",
         default=None,
         paper="768",
         positive=True,
@@ -65,7 +82,7 @@ class AplcSettings(TrainingSettings, NameSettings):
         choices=("mean", "tfidf"),
     )
     max_length: int | None = setting(
-        "Maximum number of tokens of a text that are read. None: all for bag, 256 for other encoders.",
+        "Maximum number of tokens of a text that are read. None: all for bag, 256 for other encoders of tokens.",
         default=None,
         paper="128 to 512, by corpus",
         positive=True,
@@ -147,8 +164,8 @@ class AplcSettings(TrainingSettings, NameSettings):
         choices=("batch", "sample", "global"),
     )
     rate: float | None = setting(
-        "Learning rate of the encoder. None: for bags 0.7 over the square root of the dimension and the mean sum of the"
-        " token weights of a text; 0.001 for others from scratch, 0.0001 for pretrained ones.",
+        "Learning rate of the encoder. None: for words and bags 0.7 over the square root of the dimension and the mean sum"
+        " of the weights of a text; 0.001 for others from scratch, 0.0001 for pretrained ones.",
         default=None,
         paper="5e-5",
         positive=True,
@@ -199,14 +216,19 @@ class AplcSettings(TrainingSettings, NameSettings):
     def _refuse_without_effect(self) -> None:
         """Refuse settings that change nothing together with the others."""
         scratch, bag = self.encoder in SCRATCH_ENCODERS, self.encoder in BAG_ENCODERS
-        is_transformer, is_trained = not scratch and not bag, self.trained_layers != 0
+        is_words, is_transformer, is_trained = self.encoder == WORDS, not scratch and not bag, self.trained_layers != 0
         has_tails = (len(self._parse_proportions() or ()) or self.n_clusters) != 1
         tuned = "a pretrained transformer that is trained"
         of_trained_layers = ("trained_layers",) if self.trained_layers else ()  # 0 applies to all pretrained encoders
         conditions = [
-            Condition(scratch, "an encoder from scratch; the size of others is fixed", ("width", "n_pieces")),
+            Condition(scratch or is_words, "an encoder from scratch; the size of others is fixed", ("width",)),
+            Condition(scratch, "an encoder of tokens from scratch", ("n_pieces",)),
+            Condition(
+                not is_words, "an encoder that reads tokens, not encoder=words", ("max_length", "cache", "trained_layers")
+            ),
+            Condition(is_words or not self.sparse_part, "encoder=words, which reads features", ("sparse_part",)),
             Condition(scratch and not bag, "an encoder from scratch that has layers", ("layers",)),
-            Condition(bag, "a bag of tokens", ("token_weights",)),
+            Condition(bag and not is_words, "a bag of tokens", ("token_weights",)),
             Condition(is_transformer and is_trained, tuned, ("encoder_dropout",)),
             Condition(is_transformer, tuned, of_trained_layers),
             Condition(is_trained, "an encoder that is trained, not trained_layers=0", ("unfreeze", "head_epochs", "rate")),
@@ -234,13 +256,16 @@ class AplcSettings(TrainingSettings, NameSettings):
     def _choose_init(self) -> str:
         return self.init or ("pifa" if self.encoder in BAG_ENCODERS and self.bias and not self.paper else "random")
 
-    def plan(self, n_samples: int, n_seen: int) -> AplcPlan:
+    def plan(self, n_samples: int, n_seen: int, n_features: int = 0) -> AplcPlan:
         """Fill in the settings that are None: the paper's values, or ours.
 
         :param n_samples: Number of training samples.
         :param n_seen: Number of labels that have training samples.
+        :param n_features: Number of features, for encoder=words.
         """
         base = nearest_row(PAPER_PLANS, n_samples, n_seen) if self.paper else choose_plan(self.encoder, n_samples)
+        if self.encoder == WORDS:
+            base = replace(base, width=choose_width(n_features))
         if self.n_clusters is not None:
             base = replace(base, proportions=divide_evenly(self.n_clusters, None if self.paper else HEAD_SHARE))
         return AplcPlan(
@@ -256,4 +281,5 @@ class AplcSettings(TrainingSettings, NameSettings):
             head_rate=self.head_rate or base.head_rate,
             batch=self.batch or base.batch,
             epochs=self.epochs or base.epochs,
+            sparse_part=self.encoder == WORDS and self.wants_sparse_part(n_seen),
         )

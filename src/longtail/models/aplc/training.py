@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from longtail.features.bags import fit_idf, weigh_tokens
@@ -22,8 +23,8 @@ from longtail.kernels import Ints, Longs
 from longtail.models.aplc.frozen_layers import TrainingTexts, prepare_texts
 from longtail.models.aplc.network import AplcNetwork, partition_labels
 from longtail.models.aplc.partition import ClusterLogOdds, Partition
-from longtail.models.aplc.plan import AplcPlan
-from longtail.models.aplc.settings import AplcSettings
+from longtail.models.aplc.plan import WORDS, AplcPlan
+from longtail.models.aplc.settings import AplcSettings, Texts
 from longtail.models.aplc.start import start_at_centroids
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
@@ -36,7 +37,7 @@ from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
 from longtail.state import State
 
-HeldOutRows = tuple[TokenRows, sp.csr_array]  # held-out texts and their labels
+HeldOut = tuple[Texts, sp.csr_array]  # held-out texts and their labels
 
 _LAYERS = 2  # of an encoder from scratch, by default
 
@@ -73,7 +74,7 @@ class AplcTraining:
         self,
         encoder: TextEncoder,
         partition: Partition,
-        rows: TokenRows,
+        rows: Texts,
         Y: sp.csr_array,
         settings: AplcSettings,
         plan: AplcPlan,
@@ -81,7 +82,7 @@ class AplcTraining:
     ) -> None:
         """Initialise all layers but the encoder's.
 
-        :param rows: Tokens of the training texts.
+        :param rows: Tokens or features of the training texts.
         :param log_odds: Where the biases start; None if there are none.
         """
         self.encoder, self.partition, self.rows, self.Y, self.settings = encoder, partition, rows, Y, settings
@@ -97,14 +98,15 @@ class AplcTraining:
         """CPU threads: with one, the results of a bag are reproducible."""
         return 1 if self.is_bag else self.settings.threads
 
-    def prepare(self, rows: TokenRows) -> TrainingTexts:
+    def prepare(self, rows: Texts) -> TrainingTexts:
         """Texts that the network in training encodes."""
         return prepare_texts(self.encoder, self.net.encoder, rows, self.settings.cache)
 
     def batches(self, rng: np.random.Generator) -> list[Longs]:
         """The rows of each batch of an epoch, in random order."""
         if self.is_bag:  # it needs no padding, so the texts of a batch need not be of similar length
-            return np.array_split(rng.permutation(len(self.rows)), -(-len(self.rows) // self.plan.batch))
+            n_texts = self.Y.shape[0]
+            return np.array_split(rng.permutation(n_texts), -(-n_texts // self.plan.batch))
         return make_length_batches(self.rows.lengths, rng, batch=self.plan.batch)
 
     def make_loss(self, texts: TrainingTexts) -> Callable[[Longs], Tensor]:
@@ -116,7 +118,7 @@ class AplcTraining:
         """Make a function that returns the mean of P@1, P@3 and P@5 on held-out texts."""
         return lambda: mean_precision(self.net.rank(held_out.encode_all()), Y)
 
-    def fit(self, valid: HeldOutRows | None, progress: Progress) -> TrainingRun:
+    def fit(self, valid: HeldOut | None, progress: Progress) -> TrainingRun:
         """Start at the centroids if the settings say so, and train: first the head alone if they say so."""
         texts, settings, net = self.prepare(self.rows), self.settings, self.net
         held_out = self.prepare(valid[0]) if valid else None
@@ -138,10 +140,10 @@ class AplcTraining:
             run(texts.freeze(), held_out and held_out.freeze(), optimizer, first)
         return run(texts, held_out, make_optimizer(net, self.plan, unfreeze=settings.unfreeze), loop)
 
-    def _plan_loop(self, valid: HeldOutRows | None) -> LoopPlan:
+    def _plan_loop(self, valid: HeldOut | None) -> LoopPlan:
         steps = len(self.batches(np.random.default_rng(0)))
         pairs = [(self.rows, self.Y), *([valid] if valid else [])]
-        data = (array for x, y in pairs for array in (x.ids, x.indptr, y.indptr, y.indices))
+        data = (array for x, y in pairs for array in (*_list_arrays(x), y.indptr, y.indices))
         loop = plan_loop(self.settings, self.plan, steps, data)
         return replace(loop, schedule=add_warm_up(self.settings.schedule, self.settings.warm_up or 0.0))
 
@@ -156,27 +158,28 @@ class AplcTraining:
 
 
 def fit_aplc(
-    rows: TokenRows,
+    rows: Texts,
     Y: sp.csr_array,
     label_counts: Ints,
-    n_tokens: int,
+    n_inputs: int,
     settings: AplcSettings,
     plan: AplcPlan,
-    valid: HeldOutRows | None,
+    valid: HeldOut | None,
     progress: Progress,
 ) -> tuple[State, TrainingRun]:
     """Train the network; return the arrays for prediction, and the run.
 
-    :param rows: Tokens of the training texts.
-    :param n_tokens: Size of the vocabulary.
-    :param valid: Tokens and labels of held-out texts.
+    :param rows: Tokens or features of the training texts.
+    :param n_inputs: Number of different tokens, or of features.
+    :param valid: Tokens or features, and labels, of held-out texts.
     """
     torch.manual_seed(settings.seed)
     sizes = {"width": plan.width, "layers": settings.layers or _LAYERS}
-    encoder = make_encoder(settings.encoder, n_tokens, **sizes, dropout=settings.encoder_dropout or 0.0)
+    kind = "bag" if settings.encoder == WORDS else settings.encoder  # of features rather than of tokens
+    encoder = make_encoder(kind, n_inputs, **sizes, dropout=settings.encoder_dropout or 0.0)
     encoder = encoder.to(find_device(settings.device))
-    if isinstance(encoder, BagEncoder):
-        encoder.idf = fit_idf(rows, n_tokens) if plan.token_weights == "tfidf" else None
+    if isinstance(encoder, BagEncoder) and isinstance(rows, TokenRows):
+        encoder.idf = fit_idf(rows, n_inputs) if plan.token_weights == "tfidf" else None
     partition = partition_labels(label_counts, Y.shape[0], settings, plan)
     log_odds = ClusterLogOdds.count(partition, Y) if settings.bias else None
     training = AplcTraining(encoder, partition, rows, Y, settings, plan, log_odds)
@@ -185,11 +188,15 @@ def fit_aplc(
     return training.collect_arrays(), run
 
 
-def _sum_weights(bag: BagEncoder, rows: TokenRows) -> float:
-    """The mean sum of the token weights of a text.
+def _list_arrays(rows: Texts) -> tuple[NDArray[Any], ...]:
+    return (rows.ids, rows.indptr) if isinstance(rows, TokenRows) else (rows.indptr, rows.indices, rows.data)
 
-    A step of Adam moves each value of each token vector by about the rate, and so those of the vector of a text by up to
-    this many times the rate: a long text with TF-IDF weights of length 1 moves further than a short one.
+
+def _sum_weights(bag: BagEncoder, rows: Texts) -> float:
+    """The mean sum of the weights of a text's features or tokens.
+
+    A step of Adam moves each value of each vector of a token by about the rate, and so those of the vector of a text by up
+    to this many times the rate: a long text with TF-IDF weights of length 1 moves further than a short one.
     """
-    weights = weigh_tokens(rows, len(bag.table.weight), bag.idf)
-    return max(float(weights.sum()) / len(rows), 1.0)
+    weights = weigh_tokens(rows, len(bag.table.weight), bag.idf) if isinstance(rows, TokenRows) else abs(rows)
+    return max(float(weights.sum()) / int(weights.shape[0]), 1.0)

@@ -20,13 +20,13 @@ from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
+from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
-from longtail.models.glas.exact_sum import search_sum
 from longtail.models.glas.settings import GlasSettings
-from longtail.models.glas.sparse_part import SparsePart
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
+from longtail.search.exact_sum import build_index, search_labels
 from longtail.search.index import LabelIndex
 from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
@@ -102,10 +102,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
         self.sparse = None if weights.sparse is None else weights.sparse.select_labels(self.seen)
-        if self.sparse is None:
-            self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
-        else:  # an approximate search would not know the scores of the sparse part
-            self.index = LabelIndex(ExactIndex.build(vectors))
+        self.index = build_index(vectors, lambda: self._embed(X[some]), self.sparse, self.seed)
 
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
@@ -133,7 +130,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
             NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress
         )
         self._set_weights(weights, counts, X)
-        return f"the network was trained further; {len(new):,} labels were added"
+        return f"the network was trained further; labels with their first samples: {len(new):,}"
 
     def check_requirements(self) -> None:
         """Raise an error if a package or word vectors that ``fit`` needs are missing."""
@@ -170,18 +167,13 @@ class Glas(GlasSettings, CentroidTrial, Model):
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
-        best = self._search(X, k, None if allowed is None else allowed[self.seen])
-        scores = np.exp(-np.logaddexp(0, -best.scores)) if self.score_meaning == "probability" else best.scores
+        among = None if allowed is None else allowed[self.seen]
+        best = search_labels(self.index, self._embed(X), self.sparse, X, k, self.threads, among)
+        scores = best.scores
+        if self.score_meaning == "probability":
+            logits = scores if self.sparse is None else self.sparse.average_logits(scores)
+            scores = np.exp(-np.logaddexp(0, -logits))
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
-
-    def _search(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
-        """Find the k best of the labels that have training samples; allowed: [len(seen)]."""
-        if self.sparse is None:
-            return self.index.topk(self._embed(X), k, self.threads, allowed)
-        assert isinstance(self.index.search, ExactIndex)
-        sparse, candidates = self.sparse, None if allowed is None else np.flatnonzero(allowed)
-        k = min(k, len(self.seen) if candidates is None else len(candidates))
-        return search_sum(self.index.search, self._embed(X), lambda part: sparse.score(X[part]), k, self.threads, candidates)
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
         """Return the slopes of the score, through φ: Σ x · slopes is its difference from that of an empty sample."""
@@ -214,7 +206,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
 
     def _restore(self, state: State) -> None:
         self.E = QuantisedTable.from_state(extract_part(state, "E."), self.n_features)
-        dim = self.E.values.shape[1]
+        dim = self.E.shape[1]
         self.shift = check_array(state, "shift", "f4", (dim,), finite=True)
         self.seen = self.check_seen(state)
         self.W2 = check_array(state, "W2", "f4", (None, dim), finite=True) if "W2" in state else None

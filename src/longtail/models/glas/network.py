@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints
-from longtail.models.glas.sparse_part import SparsePart
+from longtail.linear.sparse_part import SparsePart
 from longtail.nn.sparse_embedding import SparseEmbedding
 
 _MIN_NORM = 1e-12

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from longtail.errors import SettingError
+from longtail.linear.settings import SparsePartSettings
 from longtail.models.glas.cooccurrence import MEASURES
 from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.plan import MAX_FULL_LOSS_LABELS as MAX_FULL_LOSS_LABELS
@@ -17,7 +18,7 @@ WEIGHT_NORMS = ("none", "labels", "all")
 
 
 @settings
-class GlasSettings(TrainingSettings):
+class GlasSettings(TrainingSettings, SparsePartSettings):
     """Settings of GLaS."""
 
     dim: int | None = setting(
@@ -60,12 +61,6 @@ class GlasSettings(TrainingSettings):
         "Norm of the initial label vectors with init=pifa or svd. None: 1 with binary cross-entropy, otherwise 10.",
         default=None,
         positive=True,
-    )
-    sparse_part: bool | None = setting(
-        "Add a sparse linear part to the scores. Its weights start as the centroids of each label's samples and names. None:"
-        f" with negatives=all and more than {MAX_FULL_LOSS_LABELS:,} labels.",
-        default=None,
-        paper="false",
     )
     loss: str | None = setting(
         "Loss: margin (eq. 1), softmax (cross-entropy) or bce (binary cross-entropy, whose scores are probabilities)."
@@ -201,9 +196,9 @@ class GlasSettings(TrainingSettings):
             plan = replace(plan, batch=choose_batch(n_samples, plan.batch, plan.batch * 4))
         if self.word_vectors is not None:
             plan = replace(plan, init="pifa")
-        is_sparse = negatives == "all" and (n_seen > MAX_FULL_LOSS_LABELS if self.sparse_part is None else self.sparse_part)
-        values = {**vars(plan), "loss": loss, "negatives": negatives, "sparse_part": is_sparse}
-        given: dict[str, Any] = {name: getattr(self, name, None) for name in values}
+        is_sparse = negatives == "all" and self.wants_sparse_part(n_seen)
+        values = {**vars(plan), "loss": loss, "negatives": negatives}
+        given: dict[str, Any] = {name: getattr(self, name, None) for name in values} | {"sparse_part": is_sparse}
         return GlasPlan(**{name: values[name] if given[name] in (None, "auto") else given[name] for name in values})
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,16 +13,16 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints, Longs
+from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import choose_scale, fit_sparse_part
 from longtail.model import Valid
 from longtail.models.glas.cooccurrence import compute_cooccurrence, take_submatrix
 from longtail.models.glas.network import GlasNetwork, GlasWeights
 from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
-from longtail.models.glas.sparse_part import SparsePart, correct_own_scores
-from longtail.models.glas.sparse_training import continue_sparse_part, fit_sparse_part
 from longtail.models.glas.start import start_from_labels
-from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further
+from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further, train_sparse_part_further
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
@@ -35,8 +34,6 @@ from longtail.progress import Progress
 _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagrad, "adam": LazyAdam}
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to initialise label vectors
 _MIN_PROBABILITY = 1e-9  # of drawing a label, so that its logarithm is finite
-_SPARSE_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
-_SPARSE_SCALE = 1.0  # its weight if there are none
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
 _ALONE = Pace(epochs=3, rate=0.1)
 PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=_ALONE, feedback=_ALONE)  # of updates
@@ -192,10 +189,8 @@ class GlasTraining:
     def add_sparse_part(self, weights: GlasWeights, valid: Valid | None, progress: Progress) -> GlasWeights:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
-        if valid is None:
-            return weights._replace(sparse=replace(part, scale=_SPARSE_SCALE))
-        scaled = [replace(part, scale=scale) for scale in _SPARSE_SCALES]
-        return weights._replace(sparse=max(scaled, key=lambda each: self.validate(*valid, each)))
+        validate = None if valid is None else lambda each: self.validate(*valid, each)
+        return weights._replace(sparse=choose_scale(part, validate))
 
 
 def _compute_draw_probabilities(Y: sp.csr_array) -> NDArray[np.float64]:
@@ -257,17 +252,5 @@ def continue_glas(
     losses = training.loss, partial_loss
     with torch_threads(settings.threads):
         train_further(net, samples, divide_randomly(plan.batch), losses, training.build_optimizer(), settings, progress)
-    sparse = None if weights.sparse is None else _continue_sparse_part(weights.sparse, samples, settings, new, progress)
+    sparse = None if weights.sparse is None else train_sparse_part_further(weights.sparse, samples, new, settings, progress)
     return net.export()._replace(sparse=sparse)
-
-
-def _continue_sparse_part(
-    part: SparsePart, samples: NewSamples, settings: GlasSettings, new: Ints, progress: Progress
-) -> SparsePart:
-    """Train the sparse part further. Only the centroids of new labels contain the samples; other weights are trained."""
-    corrections, known = correct_own_scores(part, samples.X, samples.Y, new), None
-    if samples.known is not None:
-        known = samples.known.copy()
-        known.resize(samples.Y.shape)  # of replayed samples, all labels are known
-    options: dict[str, Any] = {"known": known, "rate": samples.pace.rate, "seed": settings.seed, "progress": progress}
-    return continue_sparse_part(part, samples.X, samples.Y, corrections, **options)

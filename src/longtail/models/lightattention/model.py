@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,12 +16,14 @@ import scipy.sparse as sp
 
 from longtail.data.holdout import split_holdout
 from longtail.errors import MissingExtra
+from longtail.features.token_rows import TokenRows
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
-from longtail.kernels import Bools
+from longtail.kernels import Bools, Floats, Longs
 from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.centroid_trial import CentroidTrial
+from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
@@ -44,7 +47,7 @@ _PAPER = {
     **{"idf_start": False},
     **{"embedding_dropout": 0.2, "dropout": 0.5, "max_length": 500, "select": "first"},
     **{"rate": 1e-3, "schedule": "constant", "average": "swa", "patience": 10},
-    **{"train_on_names": False},
+    **{"train_on_names": False, "sparse_part": False},
 }
 
 
@@ -79,13 +82,14 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
     vocabulary: Vocabulary
     trees: list[LabelTree]
+    sparse: SparsePart | None  # [n_words - 1, n_seen] sparse part of the scores, over the TF-IDF of all words of a text
     history: list[dict[str, float]]  # one row per epoch of each level of each tree; not saved
     _states: list[State]  # the weights of the networks of each tree
     _loaded: list[TreeNetworks] | None = None  # the same as networks, once they are needed
 
     @property
     def score_meaning(self) -> Literal["probability"]:
-        """Probability by eq. 1, averaged over the trees."""
+        """Probability by eq. 1, averaged over the trees. With a sparse part, from the mean of the logits of both."""
         return "probability"
 
     @property
@@ -100,7 +104,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         max_cluster = max(int(tree.n_children[1:].max(initial=0)) or self.n_seen for tree in self.trees)
         per_tree = min(beam * max_cluster, self.n_seen)
         k = min(per_tree * len(self.trees), self.n_seen)
-        return self._search(self._check_samples(X), k=k, per_tree=per_tree, beam=beam)
+        return self._search(*self._read(self._check_samples(X)), k=k, per_tree=per_tree, beam=beam)
 
     def _plan(self) -> LightAttentionPlan:
         return self.plan(self.n_samples, self.n_seen)
@@ -117,22 +121,43 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
         plan = self._plan()
         self.check_plan(plan)
+        progress.say(plan.describe(self.n_samples, self.n_seen))
         self.vocabulary = Vocabulary(max_length=self.max_length, select=self.select, threads=self.threads)
         self.vocabulary.fit(X, progress, n_names=self.n_names)
         tfidf = self.vocabulary.tfidf.transform(X)
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
         data = self._prepare(X, tfidf, Y, valid)
-        self._states, self.history, self._loaded = [], [], None
+        self._states, self.history, self._loaded, self.sparse = [], [], None, None
         for number, tree in enumerate(self.trees):
             trainer = TreeTrainer(data, tree, self, plan, tree_number=number, progress=progress)
             trainer.fit()
             self._states.append(networks_to_state(trainer.networks))
             self.history += trainer.history
+        if plan.sparse_part:
+            self.sparse = self._fit_sparse_part(data, progress)
+
+    def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart:
+        """Fit a sparse part to the same texts, and choose its weight in the sum on held-out texts."""
+        from longtail.linear.sparse_training import choose_scale, fit_sparse_part
+        from longtail.nn.validation import mean_precision
+
+        seen = np.flatnonzero(self.label_counts).astype(np.int32)
+        part = fit_sparse_part(data.tfidf, data.Y, self.seed, progress).select_labels(seen)
+        if data.valid is None or data.valid_tfidf is None:
+            return choose_scale(part, None)
+        texts, Y, tfidf = *data.valid, data.valid_tfidf
+
+        def validate(part: SparsePart) -> float:
+            self.sparse = part
+            k = min(5, self.n_seen)
+            return mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k), Y)
+
+        return choose_scale(part, validate)
 
     def _update(
         self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
-        from longtail.models.lightattention.continuation import PACES, continue_tree
+        from longtail.models.lightattention.continuation import PACES, continue_sparse_part, continue_tree
         from longtail.nn.continuation import NewSamples
 
         counts = self.count_labels(Y)
@@ -143,8 +168,11 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         done = [continue_tree(samples, tfidf, *pair, counts, self, self._plan(), progress) for pair in pairs]
         self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]
         self._loaded = None
+        if self.sparse is not None:
+            of_words, before = replace(samples, X=tfidf), self.label_counts
+            self.sparse = continue_sparse_part(self.sparse, of_words, before, counts, self, progress)
         n_new = int(np.count_nonzero(counts)) - self.n_seen
-        return f"the networks of all levels were trained further; {n_new:,} labels were added"
+        return f"the networks of all levels were trained further; labels with their first samples: {n_new:,}"
 
     def _grow_trees(
         self, tfidf: sp.csr_array, Y: sp.csr_array, plan: LightAttentionPlan, progress: Progress
@@ -175,12 +203,14 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         if self.word_vectors is not None:
             words = [self.vocabulary.word(number) for number in range(n_words)]
             vectors = load_word_vectors(self.word_vectors, words, self.seed)
+        valid_tfidf = None
         if valid is not None:
-            valid = self.vocabulary.transform(valid[0]), valid[1]
+            valid_tfidf, valid = self.vocabulary.tfidf.transform(valid[0]), (self.vocabulary.transform(valid[0]), valid[1])
         elif self.holdout:
-            tfidf = split_holdout(tfidf, Y, self.holdout, self.seed, n_names=self.n_names)[0]
+            tfidf, _, held_out = split_holdout(tfidf, Y, self.holdout, self.seed, n_names=self.n_names)
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
-        return TrainingCorpus(texts, tfidf, Y, n_words, self.vocabulary.tfidf.idf, vectors, valid)
+            valid_tfidf = None if held_out is None else held_out[0]
+        return TrainingCorpus(texts, tfidf, Y, n_words, self.vocabulary.tfidf.idf, vectors, valid, valid_tfidf)
 
     def _networks(self) -> list[TreeNetworks]:
         """Return the fitted networks of each tree."""
@@ -195,20 +225,40 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
     def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
         per_tree = k if len(self.trees) == 1 else min(max(2 * k, _MIN_LABELS_PER_TREE), self.n_seen)
-        return self._search(X, k=k, per_tree=per_tree, beam=max(self._plan().beam, per_tree), allowed=allowed)
+        return self._search(*self._read(X), k=k, per_tree=per_tree, allowed=allowed)
 
-    def _search(self, X: Sequence[str], *, k: int, per_tree: int, beam: int, allowed: Bools | None = None) -> TopK:
+    def _read(self, X: Sequence[str]) -> tuple[TokenRows, sp.csr_array | None]:
+        """Convert texts to word ids, and to TF-IDF for the sparse part."""
+        return self.vocabulary.transform(X), None if self.sparse is None else self.vocabulary.tfidf.transform(X)
+
+    def _search(
+        self,
+        texts: TokenRows,
+        tfidf: sp.csr_array | None,
+        *,
+        k: int,
+        per_tree: int,
+        beam: int | None = None,
+        allowed: Bools | None = None,
+    ) -> TopK:
         """Find the k best labels by their mean probability over the trees, each of which finds its ``per_tree`` best."""
-        networks = self._networks()
+        networks, sparse, n = self._networks(), self.sparse, len(texts)
         from longtail.nn.devices import torch_threads
 
-        texts = self.vocabulary.transform(X)
+        beam, others = beam or max(self._plan().beam, per_tree), None
+        if sparse is not None and tfidf is not None:
+
+            def others(rows: Longs) -> Floats:
+                return sparse.score(tfidf[rows])
+
         with torch_threads(self.threads):
-            found = [tree.topk(texts, beam=beam, k=per_tree, allowed=allowed) for tree in networks]
+            found = [tree.topk(texts, beam=beam, k=per_tree, allowed=allowed, others=others) for tree in networks]
+        if sparse is not None:
+            found = [TopK(best.ids, -np.logaddexp(0, -sparse.average_logits(best.scores))) for best in found]
         if len(found) == 1:
             (best,) = found
             return TopK(best.ids, np.where(best.ids >= 0, np.exp(best.scores), best.scores))
-        ids, scores = np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32)
+        ids, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         average_trees(np.stack([best.ids for best in found]), np.stack([best.scores for best in found]), ids, scores)
         return TopK(ids, scores)
 
@@ -225,6 +275,8 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         for number, (state, tree) in enumerate(zip(self._states, self.trees, strict=True)):
             out |= {f"{number}.{name}": array for name, array in state.items()}
             out |= {f"{number}.n_children": tree.n_children, f"{number}.label": tree.label}
+        if self.sparse is not None:
+            out |= {f"sparse.{name}": array for name, array in self.sparse.state().items()}
         return out
 
     def _restore(self, state: State) -> None:
@@ -235,4 +287,6 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         for part, tree in zip(self._states, self.trees, strict=True):
             del part["n_children"], part["label"]
             check_networks(part, build_levels(tree), self.vocabulary.n_words)
+        sparse = extract_part(state, "sparse.")
+        self.sparse = SparsePart.from_state(sparse, self.vocabulary.n_words - 1, self.n_seen) if sparse else None
         self._loaded = None

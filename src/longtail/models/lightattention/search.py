@@ -2,11 +2,14 @@
 
 The probability of a node is the product of the probabilities along its path (eq. 1). At each level only the children of
 the best nodes of the level above are scored: these are the candidates, held as arrays of node numbers.
+
+Candidates are ranked by their scores: log-probabilities, or with a sparse part (``linear.sparse_part``) the sums of their
+logits and its scores, where the score of a cluster is the best of its labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,6 +36,7 @@ MAX_SCORES_PER_BATCH = 2**26  # words times candidates: 256 MB for each tensor o
 
 _POSITIVE_BONUS = 1e4  # larger than any difference of log-probabilities: ranks positive nodes first
 _MAX_TEXTS_PER_BATCH = 256
+_MIN_LOG = -30.0  # of the probability that a node is not positive
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,21 @@ class LevelCandidates:
     nodes: Longs  # padded with NO_NODE
     logits: Tensor
     log_probs: Tensor  # of eq. 1, without gradient
+    scores: Tensor  # by which candidates are ranked
     positives: Tensor | None  # 1 for positive nodes, 0 for negative ones; None without targets
 
-    def select_best(self, width: int) -> tuple[Longs, Tensor]:
-        """Return the ``width`` best nodes and their log-probabilities, each [B, width].
+    def select_best(self, width: int) -> tuple[Longs, Tensor, Tensor]:
+        """Return the ``width`` best nodes, their log-probabilities and their scores, each [B, width].
 
         With targets, positive nodes come first, and all of them are included: there may be more than ``width``.
         """
-        rank = self.log_probs
+        rank = self.scores
         if self.positives is not None:
             rank = rank + _POSITIVE_BONUS * self.positives
             width = max(width, int(self.positives.sum(1).max()))
         columns = rank.topk(min(width, rank.shape[1]), dim=1).indices
-        return np.take_along_axis(self.nodes, columns.cpu().numpy(), 1), self.log_probs.gather(1, columns)
+        nodes = np.take_along_axis(self.nodes, columns.cpu().numpy(), 1)
+        return nodes, self.log_probs.gather(1, columns), self.scores.gather(1, columns)
 
 
 def descend(
@@ -64,6 +70,7 @@ def descend(
     targets: Sequence[sp.csr_array] | None = None,
     parents: Longs | None = None,
     open_nodes: Sequence[Bools] | None = None,
+    others: Floats | None = None,
 ) -> Iterator[LevelCandidates]:
     """Score the levels one after the other; the candidates of a level are the children of the best nodes above.
 
@@ -73,8 +80,10 @@ def descend(
     :param targets: Positive nodes of each level [B, n_nodes]. Their children are scored first, whatever their scores.
     :param parents: Nodes above the first of the levels whose children are its candidates [B, b]. None: score all its nodes.
     :param open_nodes: Which nodes of each level may be candidates [n_nodes]. None: all.
+    :param others: Further scores of the nodes of the last level [B, n_nodes], which are added to the logits for ranking.
     """
     encoder, parent_log_probs = None, None
+    added = None if others is None else _find_best_below(networks, others)
     for number, network in enumerate(networks):
         if network.encoder is not encoder:
             encoder = network.encoder
@@ -93,10 +102,26 @@ def descend(
         if parents is not None and parent_log_probs is not None:
             log_probs = log_probs + parent_log_probs.gather(1, to_tensor(parent_columns, device))
         positives = None if targets is None else to_tensor(find_positives(nodes, targets[number]), device).float()
-        candidates = LevelCandidates(nodes, logits, log_probs, positives)
+        scores = log_probs
+        if added is not None:
+            scores = _to_logits(log_probs) + to_tensor(np.take_along_axis(added[number], np.maximum(nodes, 0), 1), device)
+        candidates = LevelCandidates(nodes, logits, log_probs, scores, positives)
         yield candidates
         if number + 1 < len(networks):
-            parents, parent_log_probs = candidates.select_best(beam)
+            parents, parent_log_probs, _ = candidates.select_best(beam)
+
+
+def _find_best_below(networks: Sequence[LevelNetwork], scores: Floats) -> list[Floats]:
+    """For each level, the best score of a node of the last level at or below each node [B, n_nodes]."""
+    out = [scores]
+    for network in networks[:0:-1]:
+        out.append(np.maximum.reduceat(out[-1], network.level.first_child[:-1], axis=1))
+    return out[::-1]
+
+
+def _to_logits(log_probs: Tensor) -> Tensor:
+    """Convert log-probabilities to logits; certain ones to a large number."""
+    return log_probs - torch.log(-torch.expm1(log_probs)).clamp_min(_MIN_LOG)
 
 
 def score_paths(
@@ -142,7 +167,7 @@ class RankedNodes:
 
     rows: Longs  # [B] which of the texts
     nodes: Longs  # [B, k] padded with NO_NODE
-    log_probs: Floats  # [B, k]
+    scores: Floats  # [B, k]
 
 
 @torch.no_grad()
@@ -154,10 +179,12 @@ def rank_nodes(
     k: int,
     targets: Sequence[sp.csr_array] | None = None,
     open_nodes: Sequence[Bools] | None = None,
+    others: Callable[[Longs], Floats] | None = None,
 ) -> Iterator[RankedNodes]:
     """Yield the k best nodes of the last level, batch by batch.
 
-    With targets, positive nodes come first, and there may be more than k. ``open_nodes`` is as for ``descend``.
+    With targets, positive nodes come first, and there may be more than k. ``open_nodes`` is as for ``descend``; ``others``
+    returns those of a batch.
     """
     modules = torch.nn.ModuleList(module for network in networks for module in (network.encoder, network.attention))
     was_training = networks[0].encoder.training
@@ -165,23 +192,30 @@ def rank_nodes(
     max_tokens = max(MAX_SCORES_PER_BATCH // count_candidates(networks, beam), 1)
     for rows in make_length_batches(texts.lengths, np.random.default_rng(0), batch=_MAX_TEXTS_PER_BATCH, tokens=max_tokens):
         batch_targets = None if targets is None else [Y[rows] for Y in targets]
-        *_, last = descend(networks, texts[rows], beam, batch_targets, open_nodes=open_nodes)
-        nodes, log_probs = last.select_best(k)
-        yield RankedNodes(rows, nodes, log_probs.cpu().numpy())
+        added = None if others is None else others(rows)
+        *_, last = descend(networks, texts[rows], beam, batch_targets, open_nodes=open_nodes, others=added)
+        nodes, _, scores = last.select_best(k)
+        yield RankedNodes(rows, nodes, scores.cpu().numpy())
     modules.train(was_training)
 
 
 def find_best_nodes(
-    networks: Sequence[LevelNetwork], texts: TokenRows, *, beam: int, k: int, open_nodes: Sequence[Bools] | None = None
+    networks: Sequence[LevelNetwork],
+    texts: TokenRows,
+    *,
+    beam: int,
+    k: int,
+    open_nodes: Sequence[Bools] | None = None,
+    others: Callable[[Longs], Floats] | None = None,
 ) -> TopK:
-    """Return the k best nodes of the last level with their log-probabilities; ties go to the smaller node."""
+    """Return the k best nodes of the last level with their scores; ties go to the smaller node."""
     k = min(k, networks[-1].level.n_nodes)
     ids, scores = np.full((len(texts), k), NO_NODE, np.int32), np.full((len(texts), k), -np.inf, np.float32)
-    for batch in rank_nodes(networks, texts, beam=beam, k=k, open_nodes=open_nodes):
+    for batch in rank_nodes(networks, texts, beam=beam, k=k, open_nodes=open_nodes, others=others):
         n_found = batch.nodes.shape[1]
-        order = np.lexsort((batch.nodes, -batch.log_probs), axis=1)
+        order = np.lexsort((batch.nodes, -batch.scores), axis=1)
         ids[batch.rows, :n_found] = np.take_along_axis(batch.nodes, order, 1)
-        scores[batch.rows, :n_found] = np.take_along_axis(batch.log_probs, order, 1)
+        scores[batch.rows, :n_found] = np.take_along_axis(batch.scores, order, 1)
     ids[np.isneginf(scores)] = NO_NODE
     return TopK(ids, scores)
 
@@ -209,10 +243,28 @@ class TreeNetworks:
         is_open, depth = self.tree.close_nodes(allowed) != CLOSED_NODE, self.tree.depth
         return [is_open[depth == d] for d in range(1, len(self.networks) + 1)]
 
-    def topk(self, texts: TokenRows, *, beam: int, k: int, allowed: Bools | None = None) -> TopK:
-        """Return the k best labels of each text with their log-probabilities; ties go to the smaller label."""
+    def topk(
+        self,
+        texts: TokenRows,
+        *,
+        beam: int,
+        k: int,
+        allowed: Bools | None = None,
+        others: Callable[[Longs], Floats] | None = None,
+    ) -> TopK:
+        """Return the k best labels of each text with their scores; ties go to the smaller label.
+
+        :param others: Returns further scores of all labels in the tree, by ascending label, for some of the texts.
+        """
         open_nodes = None if allowed is None else self._find_open_nodes(allowed)
-        best = find_best_nodes(self.networks, texts, beam=beam, k=k, open_nodes=open_nodes)
+        by_node = None
+        if others is not None:
+            columns = np.argsort(np.argsort(self.labels))
+
+            def by_node(rows: Longs) -> Floats:
+                return others(rows)[:, columns]
+
+        best = find_best_nodes(self.networks, texts, beam=beam, k=k, open_nodes=open_nodes, others=by_node)
         ids = np.where(best.ids >= 0, self.labels[best.ids], NO_LABEL)
         order = np.lexsort((ids, -best.scores), axis=1)
         return TopK(np.take_along_axis(ids, order, 1), np.take_along_axis(best.scores, order, 1))

@@ -8,6 +8,7 @@ from math import ceil, log2
 from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.labelspace.names import NameSettings
+from longtail.linear.settings import SparsePartSettings
 from longtail.nn.schedule import SCHEDULES
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch, nearest_row
 from longtail.settings import MAX_NUMBER, setting, settings
@@ -16,11 +17,11 @@ NEGATIVES = ("all", "static", "dynamic")
 GENERATORS = ("attention", "pool")
 MAX_ATTENTION_CLUSTERS = 512  # up to this many clusters attend to the words of every text, unless ``generator`` is set
 MAX_EXHAUSTIVE_LABELS = 2048  # up to this many labels all are scored for every text, unless ``negatives`` is set
-N_CANDIDATES = 384  # labels scored per text where there is a tree, about
+N_CANDIDATES, N_CANDIDATES_OF_SUM = 384, 128  # labels scored per text where there is a tree, about; with a sparse part
 
 _ONLY_WITH_TREE = ("max_leaf", "levels", "fanout", "beam", "generator", "warm_start")
 _WORD_DIM, _WORD_DIM_OF_TREE = 128, 300  # random vectors of fewer dimensions do not tell the words of many labels apart
-_EPOCHS, _EPOCHS_OF_TREE, _EPOCHS_OF_MANY_TEXTS, _MANY_TEXTS = 10, 6, 3, 100_000
+_EPOCHS, _EPOCHS_OF_TREE, _EPOCHS_OF_MANY_TEXTS, _MANY_TEXTS = 10, 6, 3, 200_000
 _LONG_TEXT_WORDS = 200  # texts are long if they have more words than this, on average
 _MAX_WORDS, _MAX_WORDS_OF_LONG_TEXTS = 500, 100  # words that are read of each text
 _MAX_BEAM_SHARE = 1 / 4  # of all clusters
@@ -62,10 +63,17 @@ class LightAttentionPlan(TrainingPlan):
     levels: int
     beam: int
     generator: str
+    sparse_part: bool
+
+    def describe(self, n_samples: int, n_labels: int) -> str:
+        """What the numbers of texts and labels have decided, to be printed."""
+        tree = f", {1 << self.n_halvings:,} clusters, the labels of {self.beam} of them per text" if self.n_halvings else ""
+        loop = f"{self.epochs} epochs, batches of {self.batch}{tree}{', with a sparse part' if self.sparse_part else ''}"
+        return f"{n_samples:,} texts, {n_labels:,} labels: {loop}"
 
 
 @settings
-class LightAttentionSettings(TrainingSettings, NameSettings):
+class LightAttentionSettings(TrainingSettings, NameSettings, SparsePartSettings):
     """Settings of LightAttention and AttentionXML."""
 
     paper: bool = setting(
@@ -160,7 +168,8 @@ class LightAttentionSettings(TrainingSettings, NameSettings):
         minimum=2,
     )
     beam: int | None = setting(
-        f"Clusters whose labels are scored. None: those of about {N_CANDIDATES} labels, at most a quarter of all clusters.",
+        f"Clusters whose labels are scored. None: those of about {N_CANDIDATES} labels, or {N_CANDIDATES_OF_SUM} with a"
+        " sparse part, at most a quarter of all clusters.",
         default=None,
         positive=True,
     )
@@ -234,7 +243,8 @@ class LightAttentionSettings(TrainingSettings, NameSettings):
         n_clusters = 1 << n_halvings
         n_deeper = ceil((n_halvings - _MAX_TOP_HALVINGS) / log2(self.fanout))  # levels of clusters below the first
         cluster_size, is_small = ceil(n_labels / n_clusters), n_clusters <= MAX_ATTENTION_CLUSTERS
-        beam = max(min(ceil(N_CANDIDATES / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
+        n_candidates = N_CANDIDATES_OF_SUM if self.wants_sparse_part(n_labels) else N_CANDIDATES
+        beam = max(min(ceil(n_candidates / cluster_size), int(_MAX_BEAM_SHARE * n_clusters)), 2)
         freeze = default.freeze_vectors if self.freeze_vectors is None else self.freeze_vectors
         return LightAttentionPlan(
             batch=self.batch or default.batch,
@@ -250,6 +260,7 @@ class LightAttentionSettings(TrainingSettings, NameSettings):
             levels=self.levels or (2 + max(n_deeper, 0) if n_halvings else 1),
             beam=self.beam or beam,
             generator=self.generator or ("attention" if self.paper or is_small else "pool"),
+            sparse_part=self.wants_sparse_part(n_labels),
         )
 
     def _count_halvings(self, n_labels: int) -> int:

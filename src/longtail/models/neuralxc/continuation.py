@@ -16,7 +16,15 @@ from longtail.kernels import Floats, Ints, Longs
 from longtail.models.neuralxc.network import NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.models.neuralxc.training import NeuralXCTraining
-from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, start_new_labels, train_further
+from longtail.nn.continuation import (
+    NewSamples,
+    Pace,
+    Paces,
+    divide_randomly,
+    start_new_labels,
+    train_further,
+    train_sparse_part_further,
+)
 from longtail.nn.devices import torch_threads
 from longtail.nn.losses import known_loss
 from longtail.progress import Progress
@@ -40,7 +48,8 @@ def continue_neuralxc(
     :param log_odds: Their log-odds [len(new)].
     """
     plan = _keep_widths(replace(plan, label_init="random", label_encoder_in_loss=False), weights)
-    training = NeuralXCTraining(samples.X, samples.Y, settings, plan)
+    outputs = weights.autoencoder.outputs
+    training = NeuralXCTraining(samples.X, samples.Y, settings, plan, outputs)
     net = training.net
     net.load(weights)
     if len(new):
@@ -61,7 +70,8 @@ def continue_neuralxc(
     with torch_threads(settings.threads):
         optimizer, divide = training.build_optimizer(networks), divide_randomly(plan.batch)
         train_further(net, samples, divide, (training.loss, partial_loss), optimizer, settings, progress)
-    return net.export(plan.output_activation)
+    sparse = None if weights.sparse is None else train_sparse_part_further(weights.sparse, samples, new, settings, progress)
+    return net.export(plan.output_activation, outputs)._replace(sparse=sparse)
 
 
 def _keep_widths(plan: NeuralXCPlan, weights: NeuralXCWeights) -> NeuralXCPlan:
@@ -70,6 +80,7 @@ def _keep_widths(plan: NeuralXCPlan, weights: NeuralXCWeights) -> NeuralXCPlan:
     return replace(
         plan,
         encoder_widths=tuple(W.shape[1] for W in weights.autoencoder.encoder.weights),
+        n_reconstructed=weights.autoencoder.decoder.weights[-1].shape[1],
         regressor_widths=tuple(between[:-1]),
         label_encoder_widths=tuple([between[-1], *(W.shape[1] for W in weights.label_decoder.weights)][::-1]),
     )

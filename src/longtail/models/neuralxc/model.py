@@ -5,6 +5,7 @@ Training is in ``longtail.models.neuralxc.training`` and needs torch; prediction
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -19,17 +20,22 @@ from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
+from longtail.linear.quantised import QuantisedTable
+from longtail.linear.sparse_part import SparsePart
 from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
 from longtail.progress import Progress
+from longtail.search.exact import ExactIndex
+from longtail.search.exact_sum import build_index, search_labels
 from longtail.search.index import LabelIndex
-from longtail.state import State, extract_part
+from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 
 if TYPE_CHECKING:
     from longtail.models.neuralxc.network import NeuralXCWeights
 
+_FIRST_LAYER = "encoder.W0"  # its name in the state
 _N_INDEX_QUERIES = 1000  # training samples by which an approximate index tunes how far it searches
 
 
@@ -53,7 +59,7 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         "best": {"ngrams": 1},  # word pairs make the first layer several times as large
         "paper": {
             **{"encoder": PUBLISHED, "label_encoder": PUBLISHED, "regressor": PUBLISHED},
-            **{"code_activation": "none", "latent_activation": "tanh", "label_init": "random"},
+            **{"code_activation": "none", "latent_activation": "tanh", "label_init": "random", "sparse_part": False},
             **{
                 "reduction": "mean",
                 "prior_bias": False,
@@ -70,12 +76,14 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
     autoencoder: Autoencoder  # φᵢ and ψᵢ
     latent_regressor: Mlp  # f
     label_decoder: Mlp  # ψₒ without its last layer
+    first_layer: QuantisedTable  # [n_features, width] of φᵢ; its weights in ``autoencoder`` are the same, in float32
     seen: Ints  # ids of the labels that have training samples: the outputs of ψₒ
     index: LabelIndex  # [len(seen), h + 1] last layer of ψₒ: a vector for each label, with its bias as last component
+    sparse: SparsePart | None  # [n_features, len(seen)] sparse part of the scores
 
     @property
     def score_meaning(self) -> Literal["probability"]:
-        """The sigmoid of the last layer of ψₒ."""
+        """The sigmoid of the last layer of ψₒ; with a sparse part, of the mean of both logits."""
         return "probability"
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
@@ -89,16 +97,24 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         elif self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
         weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress)
-        if plan.output_activation == "none":
-            weights = weights._replace(autoencoder=weights.autoencoder.refit_decoder(X))
         self._set_weights(weights, X)
+        if plan.output_activation == "none":
+            self.autoencoder = self.autoencoder.refit_decoder(X)
 
     def _set_weights(self, weights: NeuralXCWeights, X: sp.csr_array) -> None:
         """Prepare for prediction; X: samples, some of which are queries that test the index."""
-        self.autoencoder, self.latent_regressor, self.label_decoder, vectors = weights
+        self.autoencoder, self.latent_regressor, self.label_decoder, vectors, sparse = weights
+        self._set_first_layer(QuantisedTable.quantise(weights.autoencoder.encoder.weights[0]))
         vectors = vectors.astype(np.float16).astype(np.float32)  # rounded as in the saved model
         some = np.random.default_rng(self.seed).permutation(X.shape[0])[:_N_INDEX_QUERIES]  # the file may be sorted by label
-        self.index = LabelIndex.build(vectors, queries=self._embed(X[some]), seed=self.seed)
+        self.sparse = None if sparse is None else sparse.select_labels(np.arange(len(self.seen), dtype=np.int32))
+        self.index = build_index(vectors, lambda: self._embed(X[some]), self.sparse, self.seed)
+
+    def _set_first_layer(self, table: QuantisedTable) -> None:
+        """Replace the weights of the first layer of φᵢ, most of a model's size, by those of a table that is saved."""
+        self.first_layer, encoder = table, self.autoencoder.encoder
+        weights = [table.dequantise(np.arange(len(table.scale), dtype=np.int32)), *encoder.weights[1:]]
+        self.autoencoder = replace(self.autoencoder, encoder=Mlp(weights, encoder.biases, encoder.activations))
 
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
@@ -111,11 +127,14 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         self._check_update(plan, self.plan(n_samples, self.n_features, Y.shape[1]))
         seen = np.flatnonzero(counts).astype(np.int32)  # labels without samples have no outputs
-        places = np.searchsorted(seen, self.seen)
+        places = np.searchsorted(seen, self.seen).astype(np.int32)
         vectors = np.zeros((len(seen), self.index.get_vector(0).shape[0]), np.float32)
         vectors[places] = np.stack([self.index.get_vector(i) for i in range(len(self.seen))])
         new = np.setdiff1d(np.arange(len(seen)), places).astype(np.int32)
-        weights = NeuralXCWeights(self.autoencoder, self.latent_regressor, self.label_decoder, vectors)
+        log_odds, sparse = compute_log_odds(counts[seen], n_samples), None
+        if self.sparse is not None:
+            sparse = self.sparse.spread_labels(places, len(seen)).add_samples(X, sp.csr_array(Y[:, seen]), new, log_odds)
+        weights = NeuralXCWeights(self.autoencoder, self.latent_regressor, self.label_decoder, vectors, sparse)
         samples = NewSamples.collect(
             X,
             sp.csr_array(Y[:, seen]),
@@ -124,11 +143,10 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
             self.n_samples,
             PACES,
         )
-        log_odds = compute_log_odds(counts[seen[new]], n_samples)
-        weights = continue_neuralxc(samples, weights, new, log_odds, self, plan, progress)
+        weights = continue_neuralxc(samples, weights, new, log_odds[new], self, plan, progress)
         self.seen = seen
         self._set_weights(weights, X)
-        return f"the networks were trained further; {len(new):,} labels were added"
+        return f"the networks were trained further; labels with their first samples: {len(new):,}"
 
     def _check_update(self, plan: NeuralXCPlan, after: NeuralXCPlan) -> None:
         """Raise an error for settings with which training cannot be continued."""
@@ -149,8 +167,10 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         return np.hstack([H, np.ones((len(H), 1), np.float32)])
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
-        best = self.index.topk(self._embed(X), k, self.threads, None if allowed is None else allowed[self.seen])
-        scores = np.exp(-np.logaddexp(0, -best.scores))
+        among = None if allowed is None else allowed[self.seen]
+        best = search_labels(self.index, self._embed(X), self.sparse, X, k, self.threads, among)
+        logits = best.scores if self.sparse is None else self.sparse.average_logits(best.scores)
+        scores = np.exp(-np.logaddexp(0, -logits))
         return TopK(np.where(best.ids >= 0, self.seen[best.ids], best.ids), scores)
 
     def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
@@ -159,8 +179,9 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         first, *rest = [W for part in parts for W in part.weights]
         biases = [b for part in parts for b in part.biases]
         activations = [activation for part in parts for activation in part.activations]
-        label_vector = self.index.get_vector(np.searchsorted(self.seen, label))[:-1]
-        return Mlp([first[x.indices], *rest], biases, activations).slopes(x.data, label_vector)
+        number = int(np.searchsorted(self.seen, label))
+        out = Mlp([first[x.indices], *rest], biases, activations).slopes(x.data, self.index.get_vector(number)[:-1])
+        return out if self.sparse is None else self.sparse.average_logits(out + self.sparse.slopes(x, number))
 
     def encode(self, X: sp.csr_array) -> sp.csr_array:
         """Return the code φᵢ(x) of each sample [n, a], as features for any other method."""
@@ -175,8 +196,13 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
     def _state(self) -> State:
         index = self.index.state()
         index["vectors"] = index["vectors"].astype(np.float16)
+        networks, outputs = self.autoencoder.state(), self.autoencoder.outputs
+        del networks[_FIRST_LAYER]
         return {
-            **self.autoencoder.state(),
+            **networks,
+            **{f"{_FIRST_LAYER}.{name}": array for name, array in self.first_layer.state().items()},
+            **({} if outputs is None else {"outputs": outputs}),
+            **({} if self.sparse is None else {f"sparse.{name}": array for name, array in self.sparse.state().items()}),
             **self.latent_regressor.state("regressor"),
             **self.label_decoder.state("label_decoder"),
             **{f"index.{name}": array for name, array in index.items()},
@@ -186,13 +212,26 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
     def _restore(self, state: State) -> None:
         plan = self.plan(self.n_samples, self.n_features, self.n_labels)
         n, n_label, n_between = len(plan.encoder_widths), len(plan.label_encoder_widths), len(plan.regressor_widths)
-        encoder = Mlp.from_state(state, "encoder", [*["relu"] * (n - 1), plan.code_activation], self.n_features)
-        code = encoder.output_dim(self.n_features)
-        activations = [*["leaky0.2"] * (n - 1), plan.output_activation]
-        self.autoencoder = Autoencoder(encoder, Mlp.from_state(state, "decoder", activations, code, self.n_features))
+        if _FIRST_LAYER in state:  # a bundle of before it was stored in 8 bits
+            half = check_array(state, _FIRST_LAYER, "f2", (self.n_features, None))
+            table = QuantisedTable.quantise(half.astype(np.float32))
+        else:
+            table = QuantisedTable.from_state(extract_part(state, f"{_FIRST_LAYER}."), self.n_features)
+        first = table.dequantise(np.arange(self.n_features, dtype=np.int32))
+        activations = [*["relu"] * (n - 1), plan.code_activation]
+        encoder = Mlp.from_state(state, "encoder", activations, self.n_features, first=first)
+        code, outputs = encoder.output_dim(self.n_features), None
+        if "outputs" in state:
+            outputs = check_array(state, "outputs", "i4", (None,), minimum=0, maximum=self.n_features - 1, ascending=True)
+        activations, n_out = [*["leaky0.2"] * (n - 1), plan.output_activation], len(outputs) if outputs is not None else None
+        decoder = Mlp.from_state(state, "decoder", activations, code, self.n_features if n_out is None else n_out)
+        self.first_layer, self.autoencoder = table, Autoencoder(encoder, decoder, outputs)
         self.latent_regressor = Mlp.from_state(state, "regressor", [*["relu"] * n_between, self.latent_activation], code)
         latent = self.latent_regressor.output_dim(code)
         self.label_decoder = Mlp.from_state(state, "label_decoder", ["relu"] * (n_label - 1), latent)
         self.seen = self.check_seen(state)
-        dimension = self.label_decoder.output_dim(latent) + 1
-        self.index = LabelIndex.from_state(extract_part(state, "index."), len(self.seen), dimension)
+        sparse, n_seen = extract_part(state, "sparse."), len(self.seen)
+        self.sparse = SparsePart.from_state(sparse, self.n_features, n_seen) if sparse else None
+        self.index = LabelIndex.from_state(extract_part(state, "index."), n_seen, self.label_decoder.output_dim(latent) + 1)
+        if self.sparse is not None and not isinstance(self.index.search, ExactIndex):
+            raise refuse(state, "index.centres", "belongs to an approximate index", "With a sparse part, search is exact")

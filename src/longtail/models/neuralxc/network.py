@@ -10,7 +10,8 @@ from torch import Tensor
 
 from longtail.features.autoencoder import Autoencoder
 from longtail.features.mlp import Mlp
-from longtail.kernels import Floats
+from longtail.kernels import Floats, Ints
+from longtail.linear.sparse_part import SparsePart
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn import autoencoder
 from longtail.nn.autoencoder import DenseLayers, SparseDecoder, SparseEncoder
@@ -25,6 +26,7 @@ class NeuralXCWeights(NamedTuple):
     regressor: Mlp  # f
     label_decoder: Mlp  # ψₒ without its last layer
     label_vectors: Floats  # [n_labels, h + 1] last layer of ψₒ, with the bias as last column
+    sparse: SparsePart | None = None  # [n_features, n_labels]; the networks do not know it
 
 
 class NeuralXCNetwork(torch.nn.Module):
@@ -37,7 +39,7 @@ class NeuralXCNetwork(torch.nn.Module):
         code, latent = plan.code_activation, settings.latent_activation
         a, b = plan.encoder_widths, plan.label_encoder_widths
         self.encoder = SparseEncoder([n_features, *a], "relu", code, sparse_updates=sparse)  # φᵢ
-        self.decoder = SparseDecoder([*a[::-1], n_features], "leaky0.2", sample_outputs=sample_outputs)  # ψᵢ
+        self.decoder = SparseDecoder([*a[::-1], plan.n_reconstructed], "leaky0.2", sample_outputs=sample_outputs)  # ψᵢ
         self.label_encoder = SparseEncoder([n_labels, *b], "leaky0.1", latent, sparse_updates=sparse)  # φₒ
         self.label_decoder = SparseDecoder(  # ψₒ
             [*b[::-1], n_labels],
@@ -65,11 +67,11 @@ class NeuralXCNetwork(torch.nn.Module):
         self.label_decoder.load(Mlp(*layers))
 
     @torch.no_grad()
-    def export(self, output_activation: str) -> NeuralXCWeights:
-        """Copy everything that prediction needs to plain arrays."""
+    def export(self, output_activation: str, outputs: Ints | None = None) -> NeuralXCWeights:
+        """Copy everything that prediction needs to plain arrays. outputs: the features that ψᵢ reconstructs, if not all."""
         last = self.label_decoder
         return NeuralXCWeights(
-            autoencoder=Autoencoder(self.encoder.export(), self.decoder.export(output_activation)),
+            autoencoder=Autoencoder(self.encoder.export(), self.decoder.export(output_activation), outputs),
             regressor=self.regressor.export(),
             label_decoder=last.inner.export(),
             label_vectors=torch.cat([last.output_layer, last.bias[:, None]], 1).cpu().numpy(),

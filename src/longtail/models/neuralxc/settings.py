@@ -8,14 +8,16 @@ from longtail.conditions import Condition, refuse_unused
 from longtail.errors import SettingError
 from longtail.features.mlp import ACTIVATIONS
 from longtail.linear.centroid_trial import MAX_FEW_LABELS
+from longtail.linear.settings import SparsePartSettings
 from longtail.nn.published_autoencoders import PUBLISHED, Widths, choose_network, parse_widths
 from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 _EPOCHS_MANY = 5
-_WIDTH_MANY = 512
+_WIDTH, _WIDTH_MANY = 256, 512  # with a sparse part, wider vectors did no better
 _WEIGHT = 0.01  # α and β of the paper
 OPTIMIZERS = ("sgd", "lazy-adam", "adam")
+MAX_RECONSTRUCTED = 2**15  # features that ψᵢ reconstructs; of rarer ones it would hardly get any right
 INIT_NORM = 12.0  # of label vectors that start as centroids: log-odds of rare labels are about −10
 
 
@@ -33,23 +35,23 @@ class NeuralXCPlan(TrainingPlan):
     label_rate: float
     inner_rate: float  # of layers between the first and the last
     init_norm: float = INIT_NORM
+    n_reconstructed: int  # features that ψᵢ reconstructs, the most frequent ones
     label_encoder_in_loss: bool = True  # whether the terms of φₒ are part of the loss
 
 
 @settings
-class NeuralXCSettings(TrainingSettings):
+class NeuralXCSettings(TrainingSettings, SparsePartSettings):
     """Settings of NeuralXC."""
 
     encoder: str | None = setting(
         'Layer widths of the input encoder φᵢ, the code last, such as "1152-600-256"; the decoder ψᵢ mirrors them.'
         " published: the paper's widths for data of the size of its corpora, otherwise halved from layer to layer. None:"
-        f" 256, or {_WIDTH_MANY} for more than {MAX_FEW_LABELS:,} labels.",
+        f" {_WIDTH}, or {_WIDTH_MANY} for more than {MAX_FEW_LABELS:,} labels without a sparse part.",
         default=None,
         paper=PUBLISHED,
     )
     label_encoder: str | None = setting(
-        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them. None: 256 or"
-        f" {_WIDTH_MANY}, as for encoder.",
+        "Layer widths of the label encoder φₒ, written as for encoder; the decoder ψₒ mirrors them. None: as for encoder.",
         default=None,
         paper=PUBLISHED,
     )
@@ -188,7 +190,7 @@ class NeuralXCSettings(TrainingSettings):
         many = n_labels > MAX_FEW_LABELS
         batch = 512 if many else choose_batch(n_samples, 32, 128)
         epochs, label_rate = (_EPOCHS_MANY, 0.02) if many else (30, 0.001)
-        width = str(_WIDTH_MANY if many else 256)
+        width = str(_WIDTH_MANY if many and not self.wants_sparse_part(n_labels) else _WIDTH)
         label_init = self.label_init or ("centroids" if many and self.mode == "joint" else "random")
         optimizer = self.optimizer or ("lazy-adam" if label_init == "centroids" else "sgd")
         published = paper.output_activation if self.encoder == PUBLISHED else "none"
@@ -199,6 +201,7 @@ class NeuralXCSettings(TrainingSettings):
             regressor_widths=paper.regressor if self.regressor == PUBLISHED else parse_widths("regressor", self.regressor),
             code_activation=self.code_activation or ("none" if label_init == "centroids" else "relu"),
             output_activation=self.output_activation or published,
+            n_reconstructed=n_features if self.encoder == PUBLISHED else min(n_features, MAX_RECONSTRUCTED),
             label_init=label_init,
             optimizer=optimizer,
             batch=self.batch or batch,

@@ -14,6 +14,8 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Ints, Longs
 from longtail.labelspace.centroids import compute_log_odds
+from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import choose_scale, fit_sparse_part
 from longtail.model import Valid
 from longtail.models.neuralxc.network import NeuralXCNetwork, NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
@@ -40,14 +42,29 @@ class NeuralXCStage(NamedTuple):
 class NeuralXCTraining:
     """The networks, the batches of an epoch, and the loss of a batch."""
 
-    def __init__(self, X: sp.csr_array, Y: sp.csr_array, settings: NeuralXCSettings, plan: NeuralXCPlan) -> None:
-        """Initialise the networks."""
+    def __init__(
+        self,
+        X: sp.csr_array,
+        Y: sp.csr_array,
+        settings: NeuralXCSettings,
+        plan: NeuralXCPlan,
+        outputs: Ints | None = None,
+    ) -> None:
+        """Initialise the networks.
+
+        :param outputs: The features that ψᵢ reconstructs. None: as many as the plan says, the most frequent ones.
+        """
         torch.manual_seed(settings.seed)
         self.X, self.Y, self.settings, self.plan = X, Y, settings, plan
+        if outputs is None and plan.n_reconstructed < X.shape[1]:
+            counts = np.bincount(X.indices, minlength=X.shape[1])
+            outputs = np.sort(np.argsort(-counts, kind="stable")[: plan.n_reconstructed]).astype(np.int32)
+        self.outputs = outputs
+        self.targets = X if outputs is None else sp.csr_array(X[:, outputs])  # what ψᵢ reconstructs
         n_features, n_labels = X.shape[1], Y.shape[1]
         self.net = NeuralXCNetwork(n_features, n_labels, settings, plan).to(find_device(settings.device))
         is_mean = settings.reduction == "mean"
-        self.per_feature: float = 1 / n_features if is_mean else 1.0  # factor of a sum over features
+        self.per_feature: float = 1 / plan.n_reconstructed if is_mean else 1.0  # factor of a sum over features
         self.per_label: float = 1 / n_labels if is_mean else 1.0
         label_counts = np.bincount(Y.indices, minlength=n_labels)
         self.seen: Ints = np.flatnonzero(label_counts).astype(np.int32)  # labels that have samples
@@ -86,7 +103,7 @@ class NeuralXCTraining:
         latent = net.regressor(code)  # [B, b]
         total: Tensor = self.per_label * net.label_decoder.bce(latent, y)
         if alpha:
-            error = net.decoder.squared_error(code, x, self.plan.output_activation)
+            error = net.decoder.squared_error(code, self.targets[rows], self.plan.output_activation)
             total = total + alpha * self.per_feature * error
         if (beta or gamma) and self.plan.label_encoder_in_loss:
             label_code = net.label_encoder(y)  # [B, b]
@@ -100,8 +117,8 @@ class NeuralXCTraining:
     def input_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the input autoencoder alone: ‖ψᵢ(φᵢ(x)) − x‖²."""
         net, x = self.net, self.X[rows]
-        error = net.decoder.squared_error(net.encoder(self.drop_features(x)), x, self.plan.output_activation)
-        return self.per_feature * error
+        code = net.encoder(self.drop_features(x))
+        return self.per_feature * net.decoder.squared_error(code, self.targets[rows], self.plan.output_activation)
 
     def label_loss(self, rows: Longs) -> Tensor:
         """Return the loss of the label autoencoder alone: ‖ψₒ(φₒ(y)) − y‖²."""
@@ -152,10 +169,16 @@ class NeuralXCTraining:
         return JointOptimizer(*optimizers, torch.optim.AdamW(groups, weight_decay=decay, fused=True))
 
     @torch.no_grad()
-    def validate(self, X: sp.csr_array, Y: sp.csr_array) -> float:
-        """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent."""
+    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> float:
+        """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the logits."""
         last = self.net.label_decoder
-        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X), Y)
+        others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=last.bias.device)
+        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X, others), Y)
+
+    def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart:
+        """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
+        part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
+        return choose_scale(part, None if valid is None else lambda each: self.validate(*valid, each))
 
 
 def fit_neuralxc(
@@ -168,20 +191,29 @@ def fit_neuralxc(
 ) -> tuple[NeuralXCWeights, History]:
     """Train the networks; return their weights and the history of the last stage."""
     training = NeuralXCTraining(X, Y, settings, plan)
+    with torch_threads(settings.threads):
+        history = _train_stages(training, valid, progress)
+        weights = training.net.export(plan.output_activation, training.outputs)
+        if settings.wants_sparse_part(len(training.seen)):
+            weights = weights._replace(sparse=training.fit_sparse_part(valid, progress))
+    return weights, history
+
+
+def _train_stages(training: NeuralXCTraining, valid: Valid | None, progress: Progress) -> History:
+    """Train all stages; return the history of the last one. What only training needs is freed before weights are copied."""
+    X, Y, settings = training.X, training.Y, training.settings
     data = [array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data)]
     metric = (lambda: training.validate(*valid)) if valid is not None else None
-    net, stages = training.net, training.stages()
-    loop = plan_loop(settings, plan, training.n_steps, data, n_runs=len(stages))
-    history: History = []
-    with torch_threads(settings.threads):
-        for stage in stages:
-            of_stage = replace(loop, name=stage.name)
-            if settings.checkpoint and len(stages) > 1:
-                of_stage.checkpoint = f"{settings.checkpoint}-{stage.name}"
-            optimizer, score = training.build_optimizer(stage.networks), metric if stage is stages[-1] else None
-            run = train(net, training.batches, stage.loss, optimizer, of_stage, metric=score, progress=progress)
-            history = run.history
-    return net.export(plan.output_activation), history
+    stages, history = training.stages(), []
+    loop = plan_loop(settings, training.plan, training.n_steps, data, n_runs=len(stages))
+    for stage in stages:
+        of_stage = replace(loop, name=stage.name)
+        if settings.checkpoint and len(stages) > 1:
+            of_stage.checkpoint = f"{settings.checkpoint}-{stage.name}"
+        optimizer, score = training.build_optimizer(stage.networks), metric if stage is stages[-1] else None
+        run = train(training.net, training.batches, stage.loss, optimizer, of_stage, metric=score, progress=progress)
+        history = run.history
+    return history
 
 
 def _squared_distance(first: Tensor, second: Tensor) -> Tensor:

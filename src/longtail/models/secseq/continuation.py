@@ -18,7 +18,7 @@ from longtail.kernels import Floats, Ints, Longs
 from longtail.linear.quantised import QuantisedTable
 from longtail.models.secseq.codes import Codebook
 from longtail.models.secseq.network import WordsEncoder
-from longtail.models.secseq.prediction import restore_node_vectors
+from longtail.models.secseq.prediction import compress_arrays, restore_node_vectors
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
 from longtail.models.secseq.settings import SecSeqPlan, SecSeqSettings
 from longtail.models.secseq.targets import make_sequences
@@ -107,7 +107,7 @@ def continue_tree(
     plan: SecSeqPlan,
     progress: Progress,
 ) -> State:
-    """Continue to train the network of one tree. Returns its arrays for prediction.
+    """Continue to train the network of one tree. Returns its arrays as they are saved.
 
     :param arrays: Its arrays, as ``prediction.compress_arrays`` returned them.
     :param before: The codes that it was trained with.
@@ -130,7 +130,7 @@ def continue_tree(
             targets = make_sequences(samples.Y, codes, settings)
             losses = (lambda rows: net.loss(samples.X[rows], targets[rows]), _refuse_partial)
             train_further(net, samples, divide, losses, optimizer, settings, progress)
-            return export_network(net)
+            return compress_arrays(export_network(net), settings)
         prior = _extend_prior(arrays["prior"], before.trie, codes, n_samples)
         branches = replace(BranchTargets.build(codes.trie, samples.Y), prior=prior)
         _start_new_symbols(net, samples, branches, before.trie, codes)
@@ -143,7 +143,7 @@ def continue_tree(
 
         losses = (lambda rows: branches.loss(net, samples.X[rows], rows), partial_loss)
         train_further(net, samples, divide, losses, optimizer, settings, progress)
-    return {**export_network(net), "prior": branches.prior}
+    return compress_arrays({**export_network(net), "prior": branches.prior}, settings)
 
 
 def _refuse_partial(rows: Longs) -> Tensor:
@@ -153,7 +153,7 @@ def _refuse_partial(rows: Longs) -> Tensor:
 def restore_words(arrays: State, settings: SecSeqSettings) -> WordsEncoder:
     """The encoder of TF-IDF vectors from the arrays of a fitted model."""
     table = QuantisedTable(arrays["bag.values"], arrays["bag.scale"])
-    n_words, width = table.values.shape
+    n_words, width = table.shape
     encoder = WordsEncoder(n_words, width, settings.keep_prob)
     encoder.table.weight.data.copy_(torch.from_numpy(table.dequantise(np.arange(n_words, dtype=np.int32))))
     encoder.bias.data.copy_(torch.from_numpy(arrays["words.bias"]))

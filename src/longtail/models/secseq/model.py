@@ -25,7 +25,7 @@ from longtail.linear.centroid_trial import CentroidTrial
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.secseq.codes import Codebook, build_forest
 from longtail.models.secseq.occlusion import LOSS_OF_SCORE, drop_each_feature, explain_by_occlusion
-from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetPredictor, compress_arrays
+from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetPredictor
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols
 from longtail.models.secseq.trie import NO_CODE
@@ -157,7 +157,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         self.histories = [history for _, history in done]
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the tokens of the training texts are kept
-        self._set_trees([compress_arrays(arrays, self) for arrays, _ in done])
+        self._set_trees([arrays for arrays, _ in done])
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
         from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree
@@ -186,8 +186,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             for m, (arrays, before, codes) in enumerate(zip(self.tree_arrays, self.forest, forest, strict=True))
         ]
         self.forest = forest
-        self._set_trees([compress_arrays(arrays, self) for arrays in trees])
-        return f"the networks of all codes were trained further; {n_new:,} labels were added"
+        self._set_trees(trees)
+        return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
 
     def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
         """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""

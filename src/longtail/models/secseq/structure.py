@@ -30,12 +30,12 @@ def check_network(arrays: State, codes: Codebook, settings: SecSeqSettings, n_fe
     """
     width = None  # of what the encoder returns
     if settings.encoder == WORDS:
-        width = QuantisedTable.from_state(extract_part(arrays, "bag."), n_features).values.shape[1]
+        width = QuantisedTable.from_state(extract_part(arrays, "bag."), n_features).shape[1]
         check_array(arrays, "words.bias", "f4", (width,), finite=True)
     elif "words.bias" in arrays:
         raise refuse(arrays, "words.bias", "belongs to another encoder", f"The encoder is {settings.encoder}")
     elif settings.target == "set" and settings.encoder in BAGS:
-        width = QuantisedTable.from_state(extract_part(arrays, "bag."), None).values.shape[1]
+        width = QuantisedTable.from_state(extract_part(arrays, "bag."), None).shape[1]
     elif "bag.values" in arrays:
         raise refuse(arrays, "bag.values", "belongs to another encoder", f"The encoder is {settings.encoder}")
     check = _check_set_network if settings.target == "set" else _check_decoder
@@ -60,7 +60,7 @@ def _check_set_network(arrays: State, codes: Codebook, width: int | None, reads_
         n_nodes = len(trie.symbol) - int(trie.level_start[2])
         QuantisedTable.from_state(extract_part(arrays, "nodes."), n_nodes, width)
     if "net.node_vectors.weight" in arrays:
-        raise refuse(arrays, "net.node_vectors.weight", "is not in 8 bits", "It must be in the arrays nodes.*")
+        raise refuse(arrays, "net.node_vectors.weight", "is not rounded", "It must be in the arrays nodes.*")
 
 
 def _check_decoder(arrays: State, codes: Codebook, width: int | None, reads_words: bool) -> None:

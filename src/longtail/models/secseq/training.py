@@ -17,6 +17,7 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats, Longs
 from longtail.models.secseq.codes import Codebook
 from longtail.models.secseq.network import Seq2Seq, WordsEncoder
+from longtail.models.secseq.prediction import compress_arrays
 from longtail.models.secseq.search import TrieSearch, search_tries
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
 from longtail.models.secseq.settings import WORDS, SecSeqPlan, SecSeqSettings, Texts
@@ -56,7 +57,7 @@ def fit_tree(
     valid: HeldOut | None,
     progress: Progress = SILENT,
 ) -> tuple[State, list[dict[str, float]]]:
-    """Train the network of one tree. Returns its arrays for prediction, and one row of figures per epoch.
+    """Train the network of one tree. Returns its arrays as they are saved, and one row of figures per epoch.
 
     :param n_inputs: Number of words or tokens that the encoder knows.
     """
@@ -78,7 +79,7 @@ def fit_tree(
     with torch_threads(1 if is_small else settings.threads):
         optimizer = make_optimizer(net, settings, plan)
         run = train(net, batches, objective.loss, optimizer, loop, metric=objective.metric, progress=progress)
-    return {**export_network(net), **objective.arrays}, run.history
+    return compress_arrays({**export_network(net), **objective.arrays}, settings), run.history
 
 
 def make_text_encoder(settings: SecSeqSettings, n_inputs: int) -> WordsEncoder | TextEncoder:

@@ -1,4 +1,4 @@
-"""A sparse linear part of a score, beside the inner product of embeddings: it tells the rare words of many labels apart.
+"""A sparse linear part of a score, added to that of a network: it tells the rare words of many labels apart.
 
 Its weights start as the centroids of the labels' samples, and only these entries are ever trained: a label has weights for
 features of its samples and names, and for no other. It is trained by itself, by ``sparse_training.py``.
@@ -7,6 +7,7 @@ features of its samples and names, and for no other. It is trained by itself, by
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +17,8 @@ from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.labelspace.embedding import pifa
 from longtail.state import MAX_WEIGHT, State, check_array, check_number
+
+Doubles = NDArray[np.float64]
 
 START_NORM = 20.0  # norm of a label's weights before training: log-odds of rare labels are about −10, cosines about 0.3
 _MAX_TERMS = 256  # features of a label that have weights, those with the largest sums
@@ -71,7 +74,7 @@ class SparsePart:
             out *= np.float32(self.scale)
         return out
 
-    def slopes(self, x: sp.csr_array, label: int) -> NDArray[np.float64]:
+    def slopes(self, x: sp.csr_array, label: int) -> Doubles:
         """The weights of the features of one sample for a label [nnz]: Σ x · slopes is the score without the bias."""
         out = np.zeros(len(x.indices))
         for position, feature in enumerate(x.indices):
@@ -81,8 +84,15 @@ class SparsePart:
                 out[position] = self.scale * self.W.data[row][at]
         return out
 
+    def average_logits(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """From sums with the logits of a network: the mean of both, weighted with 1 and ``scale``.
+
+        Each part is a logit by itself. A probability from the sum would count how frequent a label is twice.
+        """
+        return sums / (1 + self.scale)
+
     def select_labels(self, labels: Ints) -> SparsePart:
-        """Keep only some labels, ascending, and number them anew. Their weights are rounded as in a saved model."""
+        """Keep only some labels, and number them in this order. Their weights are rounded as in a saved model."""
         W = _sort(sp.csr_array(self.W[:, labels]))
         return replace(self, W=sp.csr_array((_round(W.data), W.indices, W.indptr), W.shape), bias=self.bias[labels])
 

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from longtail.kernels import Floats
-from longtail.models.glas.sparse_part import START_NORM, SparsePart, correct_own_scores
-from longtail.models.glas.sparse_training import continue_sparse_part, fit_sparse_part
+from longtail.linear.sparse_part import START_NORM, SparsePart, correct_own_scores
+from longtail.linear.sparse_training import continue_sparse_part, fit_sparse_part
 
 
 def draw(n_samples: int = 30, n_features: int = 12, n_labels: int = 7) -> tuple[sp.csr_array, sp.csr_array]:
@@ -51,7 +51,7 @@ def test_a_sample_is_left_out_of_the_centroids_of_its_labels() -> None:
 
 
 def test_only_features_with_weights_count_if_a_sample_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.models.glas.sparse_part._MAX_TERMS", 3)
+    monkeypatch.setattr("longtail.linear.sparse_part._MAX_TERMS", 3)
     X, Y = draw()
     part = SparsePart.from_centroids(X, Y)
     assert max(np.diff(part.W.tocsc().indptr)) == 3

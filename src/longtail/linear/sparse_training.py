@@ -5,6 +5,7 @@ On held-out data, plain descent did as well as Adagrad, which needs a state, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +13,13 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from longtail.kernels import Floats, Ints, Longs, fast_kernel
-from longtail.models.glas.sparse_part import SparsePart, correct_own_scores
+from longtail.linear.sparse_part import SparsePart, correct_own_scores
 from longtail.progress import SILENT, Progress
 
 _RATE, _EPOCHS = 3.0, 2  # chosen on held-out data; the rate falls to 0
 _SAMPLES_PER_BATCH = 64  # whose scores of all labels are in memory at a time
+_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
+_SCALE = 1.0  # its weight if there are none
 
 
 def fit_sparse_part(X: sp.csr_array, Y: sp.csr_array, seed: int = 0, progress: Progress = SILENT) -> SparsePart:
@@ -28,6 +31,16 @@ def fit_sparse_part(X: sp.csr_array, Y: sp.csr_array, seed: int = 0, progress: P
     """
     part = SparsePart.from_centroids(X, Y)
     return continue_sparse_part(part, X, Y, correct_own_scores(part, X, Y), seed=seed, progress=progress)
+
+
+def choose_scale(part: SparsePart, validate: Callable[[SparsePart], float] | None) -> SparsePart:
+    """Choose the weight of a sparse part in the sum with the scores of a network.
+
+    :param validate: Returns how good the sums are on held-out samples. None: there are none.
+    """
+    if validate is None:
+        return replace(part, scale=_SCALE)
+    return max((replace(part, scale=scale) for scale in _SCALES), key=validate)
 
 
 def continue_sparse_part(

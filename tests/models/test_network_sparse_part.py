@@ -1,0 +1,124 @@
+"""The sparse part of NeuralXC and APLC: sums of two logits, from training to a saved model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from glas_toy import make_toy
+from many_labels import make_many_labels
+
+from longtail.errors import SettingError
+from longtail.model import Model, widen
+from longtail.models.aplc.model import Aplc
+from longtail.models.neuralxc.model import NeuralXC
+
+SHARED: dict[str, Any] = {"epochs": 3, "threads": 1, "batch": 16, "sparse_part": True}
+SETTINGS: dict[type[Model], dict[str, Any]] = {
+    NeuralXC: {"encoder": "8", "label_encoder": "8", "holdout": 0.0, **SHARED},
+    Aplc: {"width": 8, "hidden": 8, "holdout": 0.2, **SHARED},
+}
+MODELS = pytest.mark.parametrize("cls", SETTINGS)
+
+
+def fit(cls: type[Model], **settings: Any) -> tuple[Any, sp.csr_array, sp.csr_array]:
+    X, Y = make_toy()
+    return cls(**{**SETTINGS[cls], **settings}).fit(X, Y), X, Y
+
+
+def network_logits(model: Any, X: sp.csr_array) -> np.ndarray:
+    """The logits of the network alone [n, n_labels]; minus infinity for labels without samples."""
+    out = np.full((X.shape[0], model.n_labels), -np.inf)
+    if isinstance(model, Aplc):
+        H = model._embed(X)
+        for label in model.search.order:
+            out[:, label] = model.search.log_odds(H, label)
+    else:
+        out[:, model.seen] = model._embed(X) @ np.stack([model.index.get_vector(i) for i in range(len(model.seen))]).T
+    return out
+
+
+def mean_logits(model: Any, X: sp.csr_array) -> np.ndarray:
+    """The mean of both logits by definition."""
+    part, Z = model.sparse, network_logits(model, X)
+    order = model.search.order if isinstance(model, Aplc) else model.seen
+    Z[:, order] += part.scale * (X @ part.W.toarray() + part.bias)
+    return Z / (1 + part.scale)
+
+
+@MODELS
+@pytest.mark.parametrize("n_texts", [2, 40])
+def test_the_score_is_the_sigmoid_of_the_mean_of_both_logits(cls: type[Model], n_texts: int) -> None:
+    model, X, _ = fit(cls)
+    allowed = np.arange(model.n_labels) % 2 == 0
+    for mask in (None, allowed):
+        Z = mean_logits(model, X[:n_texts])
+        if mask is not None:
+            Z[:, ~mask] = -np.inf
+        best = model.topk(X[:n_texts], 3, allowed=mask)
+        assert np.allclose(best.scores, 1 / (1 + np.exp(-np.sort(Z, axis=1)[:, :-4:-1])), atol=1e-3)
+        assert mask is None or mask[best.ids].all()
+    one = model.topk(X[:1], 3)
+    assert np.array_equal(one.scores[0], model.topk(X, 3).scores[0])  # the same bits alone and among others
+
+
+@MODELS
+def test_weights_of_an_explanation(cls: type[Model]) -> None:
+    """Those of neuralxc add up to the difference from an empty sample; those of aplc are what is lost without a feature."""
+    model, X, _ = fit(cls)
+    x, label = X[[0]], int(model.topk(X[[0]], 1).ids[0, 0])
+    columns, _, weights = model.explain(x, label)
+    full = mean_logits(model, x)[0, label]
+    if cls is NeuralXC:
+        assert weights.sum() == pytest.approx(full - mean_logits(model, 0 * x)[0, label], abs=1e-3)
+    for column, weight in zip(columns, weights, strict=True):
+        without = x.toarray()
+        without[0, column] = 0
+        assert cls is NeuralXC or weight == pytest.approx(
+            full - mean_logits(model, sp.csr_array(without))[0, label], abs=1e-3
+        )
+
+
+@MODELS
+def test_a_restored_model_predicts_the_same(cls: type[Model]) -> None:
+    model, X, _ = fit(cls)
+    again = cls(**SETTINGS[cls]).restore(model.state())
+    a, b = model.topk(X, 4), again.topk(X, 4)
+    assert np.array_equal(a.ids, b.ids) and np.array_equal(a.scores, b.scores)
+
+
+@MODELS
+def test_an_update_teaches_new_labels_to_both_parts(cls: type[Model]) -> None:
+    model, X, Y = fit(cls)
+    n_labels, feature = Y.shape[1], X.shape[1] - 1
+    new = sp.csr_array((np.ones(6, np.float32), (np.arange(6), np.full(6, feature))), shape=(6, X.shape[1]))
+    labels = sp.csr_array((np.ones(6, np.float32), (np.arange(6), np.full(6, n_labels))), shape=(6, n_labels + 1))
+    model.update(new, labels, old=(X, widen(Y, n_labels + 1)))
+    assert model.sparse.n_labels == model.n_seen
+    assert (model.topk(new, 1).ids == n_labels).all()
+    assert np.isfinite(mean_logits(model, new)[:, n_labels]).all()
+
+
+@MODELS
+def test_it_is_on_with_many_labels_and_off_in_the_paper(cls: type[Model]) -> None:
+    settings: Any = cls()
+    assert [settings.wants_sparse_part(n) for n in (4096, 4097, 50_000, 50_001)] == [False, True, True, False]
+    assert cls.preset("paper").get("sparse_part") is False or cls.preset("paper")["encoder"] != "words"
+
+
+def test_encoders_of_tokens_cannot_have_one() -> None:
+    with pytest.raises(SettingError, match=r"sparse_part is true, which has no effect here\. It needs encoder=words"):
+        Aplc(encoder="bag", sparse_part=True).check()
+    assert not Aplc(encoder="bag").plan(9, 5000).sparse_part and Aplc().plan(9, 5000).sparse_part
+
+
+def test_many_labels_have_one_by_default_and_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtail.linear.settings.MAX_FEW_LABELS", 2000)  # the fewer, the faster the test
+    train, test = make_many_labels(4000, seed=1), make_many_labels(300, seed=2)
+    model = Aplc(width=32, hidden=32, epochs=1, batch=128, threads=1).fit(train.X, train.Y)
+    assert model.sparse is not None
+    best, prior = model.topk(test.X, 1).ids[:, 0], int(model.label_counts.argmax())
+    hits, prior_hits = test.Y[np.arange(300), best].sum(), test.Y[:, [prior]].sum()
+    assert hits > 10 * prior_hits

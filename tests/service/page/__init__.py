@@ -1,0 +1,1 @@
+"""Tests of the page of the service, in a browser."""
