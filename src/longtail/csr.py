@@ -44,7 +44,9 @@ def divide_by_values(contributions: NDArray[np.float64], x: sp.csr_array) -> NDA
     >>> divide_by_values(np.array([3.0, 0.0]), sp.csr_array(([2.0, 0.0], [0, 1], [0, 2]), shape=(1, 2))).tolist()
     [1.5, 0.0]
     """
-    return np.divide(contributions, x.data, out=np.zeros(len(x.data)), where=x.data != 0)
+    out: NDArray[np.float64] = np.zeros(len(x.data))
+    np.divide(contributions, x.data, out=out, where=x.data != 0)
+    return out
 
 
 def check_features(X: Any) -> sp.csr_array:
