@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 import longtail
 from longtail.errors import MissingExtra, SettingError
+from longtail.service.annif import AnnifBatch
+from longtail.service.inference import InferRequest
+from longtail.service.label_studio import TaskList
+from longtail.service.schemas import FeedbackRequest, PredictRequest
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 from longtail.service.tokens import find_scopes, read_tokens
 from service.conftest import Client
@@ -136,6 +141,8 @@ def test_other_origins_are_refused_unless_allowed(client: Client, make_client: C
     refused = client.post(PREDICT, body, headers=other)
     assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
     assert client.post(PREDICT, body, headers={"origin": "http://testserver"}).status_code == 200
+    for origin in ("http://[", "null", "", "http://testserver.evil.example", "http://"):
+        assert client.post(PREDICT, body, headers={"origin": origin}).status_code == 403
     allowed = make_client(cors="http://page.example").post(PREDICT, body, headers={"origin": "http://page.example"})
     assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "http://page.example"
 
@@ -160,6 +167,16 @@ def test_large_bodies_are_refused_while_they_are_read(make_client: Callable[...,
     assert (answer.status_code, answer.headers["connection"]) == (413, "close")
     assert read < 20
     assert client.post(PREDICT, {"texts": ["x" * 2000]}).status_code == 413  # says its length
+
+
+@pytest.mark.parametrize("model", [PredictRequest, FeedbackRequest, AnnifBatch, InferRequest, TaskList])
+@pytest.mark.parametrize("kind", ["values", "fields"])
+def test_a_request_with_many_wrong_values_has_few_errors(model: type[BaseModel], kind: str) -> None:
+    lists = ("texts", "accepted", "documents", "inputs", "tasks", "outputs")
+    body = {name: [7] * 1000 for name in lists} if kind == "values" else {f"x{i}": 1 for i in range(1000)}
+    with pytest.raises(ValidationError) as error:
+        model.model_validate(body)
+    assert error.value.error_count() < 10
 
 
 def test_slow_bodies_are_refused(make_client: Callable[..., Client]) -> None:

@@ -61,7 +61,7 @@ class AnnifDocument(BaseModel):
 class AnnifBatch(BaseModel):
     """Several texts."""
 
-    documents: list[AnnifDocument] = Field(max_length=_MAX_DOCUMENTS)
+    documents: list[AnnifDocument] = Field(max_length=_MAX_DOCUMENTS, fail_fast=True)
 
 
 class AnnifSubject(BaseModel):
@@ -75,7 +75,7 @@ class AnnifSample(BaseModel):
     """A text to learn from."""
 
     text: str = ""
-    subjects: list[AnnifSubject] = Field(default_factory=list)
+    subjects: list[AnnifSubject] = Field(default_factory=list, fail_fast=True)
     metadata: dict[str, Any] | None = None
 
 
@@ -83,7 +83,7 @@ class LanguageRequest(BaseModel):
     """A text, and the languages that it may be in."""
 
     text: str
-    languages: list[str] = Field(min_length=1, max_length=5)
+    languages: list[str] = Field(min_length=1, max_length=5, fail_fast=True)
 
 
 @router.get("/")
@@ -116,7 +116,7 @@ async def list_vocabularies(service: Shared) -> Response:
 async def suggest(project_id: str, request: Request, service: Shared) -> Response:
     """Suggest subjects for a text."""
     model = find_project(service, project_id)
-    fields = parse_form(await request.body(), request.headers.get("content-type", ""))
+    fields = await asyncio.to_thread(parse_form, await request.body(), request.headers.get("content-type", ""))
     if "text" not in fields:
         raise ServiceError(400, "there is no text", hint="Send the field text")
     limit = parse_number(fields, "limit", _DEFAULT_LIMIT, 0, _MAX_LIMIT)
@@ -150,7 +150,7 @@ async def suggest_batch(
 
 
 @router.post("/projects/{project_id}/learn", status_code=204, dependencies=[can_learn])
-async def learn(project_id: str, request: list[AnnifSample], service: Shared) -> Response:
+async def learn(project_id: str, request: Annotated[list[AnnifSample], Field(fail_fast=True)], service: Shared) -> Response:
     """Record texts with their subjects, as feedback. Subjects that the model does not have are left out, as Annif does."""
     model = find_project(service, project_id)
     events = []

@@ -121,7 +121,7 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong, but never repeat what they contain."""
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(map(str, one['loc'][1:])) or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
+    found = [f"{'.'.join(map(str, one['loc'][1:]))[:100] or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
     if _is_inference(request.url.path):
         return JSONResponse({"error": "; ".join(found)}, 400)
     status = 400 if request.url.path.startswith(f"{annif.router.prefix}/") else 422  # as Annif answers

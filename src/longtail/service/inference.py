@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
@@ -25,7 +25,7 @@ class InputTensor(BaseModel):
     """A tensor of texts."""
 
     name: str
-    shape: list[int]
+    shape: Annotated[list[int], Field(fail_fast=True)]
     datatype: str
     data: list[Any]
     parameters: dict[str, Any] | None = None
@@ -43,8 +43,8 @@ class InferRequest(BaseModel):
 
     id: str | None = None
     parameters: InferParameters | None = None
-    inputs: list[InputTensor] = Field(min_length=1, max_length=1)
-    outputs: list[dict[str, Any]] | None = None
+    inputs: list[InputTensor] = Field(min_length=1, max_length=1, fail_fast=True)
+    outputs: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
 
 
 class InferError(BaseModel):

@@ -32,7 +32,7 @@ class LabelingTask(BaseModel):
 class TaskList(BaseModel):
     """Tasks to predict."""
 
-    tasks: list[LabelingTask] = Field(min_length=1)
+    tasks: list[LabelingTask] = Field(min_length=1, fail_fast=True)
     label_config: str = Field("", max_length=10_000_000)
 
 
@@ -68,7 +68,7 @@ async def list_versions(name: str, service: Shared) -> Response:
 @router.post("/predict", dependencies=[can_predict])
 async def predict_tasks(name: str, request: TaskList, service: Shared) -> Response:
     """Predict the labels of tasks: one, or the set with the highest expected F1, as the configuration wants."""
-    model, control = service.models.get(name), parse_label_config(request.label_config)
+    model, control = service.models.get(name), await asyncio.to_thread(parse_label_config, request.label_config)
     texts = [_find_text(task, control) for task in request.tasks]
     allow = _find_choices(model, control)
 
@@ -89,7 +89,7 @@ async def receive_event(name: str, request: Webhook, service: Shared) -> Respons
     model = service.models.get(name)
     if request.action in _LEARNED and request.task is not None and request.annotation is not None:
         config = request.project.get("label_config", "") if isinstance(request.project, dict) else ""
-        control = parse_label_config(config) if config else None
+        control = await asyncio.to_thread(parse_label_config, config) if config else None
         text, names = _find_text(request.task, control), sorted(set(_list_names(request.annotation)))
         if text and names:
             event = {"text": text, "accepted": names, "source": "label-studio"}

@@ -121,7 +121,7 @@ class Guard:
             raise ServiceError(421, f'the service is not known as "{host[:100]}"', hint=hint)
         if origin is None or method in ("GET", "HEAD", "OPTIONS") or origin in self.origins or "*" in self.origins:
             return
-        if urlsplit(origin).netloc != headers.get("host", ""):
+        if origin.partition("://")[2] != headers.get("host", ""):
             raise ServiceError(403, "requests of other web pages are not allowed", hint="Set cors to the origin of the page")
 
     def _find_scopes(self, headers: dict[str, str]) -> frozenset[str] | None:
