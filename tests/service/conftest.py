@@ -29,7 +29,7 @@ class Client:
 
     def __init__(self, app: FastAPI) -> None:
         self.app, self.loop = app, asyncio.new_event_loop()
-        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://testserver", timeout=60)
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", timeout=60)
         self.lifespan: Any = app.router.lifespan_context(app)
         self.run(self.lifespan.__aenter__())
 

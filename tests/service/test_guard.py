@@ -19,6 +19,8 @@ from longtail.errors import MissingExtra, SettingError
 from longtail.service.annif import AnnifBatch
 from longtail.service.inference import InferRequest
 from longtail.service.label_studio import TaskList
+from longtail.service.limits import MORE_REQUESTS, Guard
+from longtail.service.metrics import Metrics
 from longtail.service.schemas import FeedbackRequest, PredictRequest
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 from longtail.service.tokens import find_scopes, read_tokens
@@ -140,8 +142,8 @@ def test_other_origins_are_refused_unless_allowed(client: Client, make_client: C
     body, other = {"texts": ["ship"]}, {"origin": "http://evil.example"}
     refused = client.post(PREDICT, body, headers=other)
     assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
-    assert client.post(PREDICT, body, headers={"origin": "http://testserver"}).status_code == 200
-    for origin in ("http://[", "null", "", "http://testserver.evil.example", "http://"):
+    assert client.post(PREDICT, body, headers={"origin": "http://localhost"}).status_code == 200
+    for origin in ("http://[", "null", "", "http://localhost.evil.example", "http://"):
         assert client.post(PREDICT, body, headers={"origin": origin}).status_code == 403
     allowed = make_client(cors="http://page.example").post(PREDICT, body, headers={"origin": "http://page.example"})
     assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "http://page.example"
@@ -239,3 +241,27 @@ def test_the_library_needs_no_web_framework(monkeypatch: pytest.MonkeyPatch, fol
     monkeypatch.setitem(sys.modules, "fastapi", None)
     with pytest.raises(MissingExtra, match=r"Serving needs fastapi\. .*'longtail\[serve\]'"):
         longtail.serve(folder)
+
+
+def test_too_many_open_requests_are_refused_but_not_those_for_health() -> None:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    def ask(path: str) -> int:
+        guard, statuses, received = Guard(answer, ServiceSettings(), None, Metrics()), [], []
+        guard.n_open = ServiceSettings().max_waiting + MORE_REQUESTS
+
+        async def receive() -> dict[str, Any]:
+            if received:
+                await asyncio.sleep(60)  # the client waits for the answer
+            received.append(True)
+            return {"type": "http.request"}
+
+        async def send(message: dict[str, Any]) -> None:
+            statuses.append(message.get("status"))
+
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [(b"host", b"localhost")]}
+        asyncio.run(guard(scope, receive, send))
+        return int(statuses[0])
+
+    assert (ask("/api/v1/models"), ask("/api/v1/health/live")) == (429, 200)

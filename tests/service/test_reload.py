@@ -67,7 +67,7 @@ def test_a_damaged_model_changes_nothing(make_client: Callable[..., Client], cop
         replaced.write_bytes(content)
         replaced.replace(path)
     answer = client.post("/api/v1/admin/reload", {"model": "topics"})
-    assert answer.status_code == 500 and answer.json()["hint"]
+    assert answer.status_code == 409 and answer.json()["hint"]
     assert client.get("/api/v1/models/topics").json() == before
     assert client.post("/api/v1/predict", {"texts": ["ship"], "k": 1}).json()["results"][0]["labels"][0]["label"] == "sea"
     assert 'longtail_model_reloads_total{result="failed"} 1.0' in client.get("/metrics").text

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Render = Callable[["ServedModel", list[TextAnswer]], bytes]
 _FIRST_GUESS = 0.002  # seconds per text, until there is a measurement
+_PATIENCE = 10  # times the deadline, for clients that wait for a place in the queue
 _SMOOTHING = 0.1  # weight of the last batch in the mean time per text
 
 
@@ -101,8 +102,9 @@ class Batcher:
         :param waits: Whether to wait for a place in the queue if it is full, for clients that take a refusal for an answer.
         """
         job = Job(model, texts, options, render, asyncio.get_running_loop().create_future())
+        seconds = self.deadline * (_PATIENCE if waits else 1)
         try:
-            async with asyncio.timeout(self.deadline):
+            async with asyncio.timeout(seconds):
                 while self.n_waiting + len(texts) > self.max_waiting:
                     if not waits:
                         raise QueueFull(self.n_waiting, self.n_waiting * self.seconds_per_text)
@@ -112,9 +114,9 @@ class Batcher:
                 self._arrived.set()
                 return await job.done
         except TimeoutError as error:
-            raise DeadlinePassed(self.deadline) from error
+            raise DeadlinePassed(seconds) from error
         finally:
-            if job in self._jobs:  # cancelled, or too late: not computed
+            if job.n_left and job in self._jobs:  # cancelled, or too late: not computed
                 self._jobs.remove(job)
                 self._count(-job.n_left)
 

@@ -43,10 +43,10 @@ class DeadlinePassed(ServiceError):
 
 
 def find_status(error: LongtailError) -> int:
-    """Return the status code of an error: that of a ``ServiceError``, 500 for a damaged model, otherwise a bad request."""
+    """Return the status code of an error: that of a ``ServiceError``, 409 for a damaged model, otherwise a bad request."""
     if isinstance(error, ServiceError):
         return error.status
-    return HTTPStatus.INTERNAL_SERVER_ERROR if isinstance(error, BundleError) else HTTPStatus.BAD_REQUEST
+    return HTTPStatus.CONFLICT if isinstance(error, BundleError) else HTTPStatus.BAD_REQUEST
 
 
 def describe_problem(status: int, detail: str, hint: str = "") -> dict[str, Any]:

@@ -21,7 +21,7 @@ from longtail.service.metrics import Metrics
 from longtail.service.settings import ServiceSettings, split_list
 from longtail.service.tokens import find_scopes
 
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "testserver")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 NO_ROUTE = "none"  # in metrics and logs: an address that does not exist
 MORE_REQUESTS = 1000  # that may be open besides those whose texts wait
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -117,7 +117,7 @@ class Guard:
         """
         host, origin = _find_host(f"//{headers.get('host', '')}"), headers.get("origin")
         if self.tokens is None and not self.settings.insecure and host not in self.hosts:
-            hint = f"Call it by one of: {', '.join(sorted(self.hosts - {'testserver'}))}; or set hosts"
+            hint = f"Call it by one of: {', '.join(sorted(self.hosts))}; or set hosts"
             raise ServiceError(421, f'the service is not known as "{host[:100]}"', hint=hint)
         if origin is None or method in ("GET", "HEAD", "OPTIONS") or origin in self.origins or "*" in self.origins:
             return
