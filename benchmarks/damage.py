@@ -231,15 +231,18 @@ def write_signed(bundle: Bundle, folder: Path, about: dict[str, Any] | None = No
     write_files(dict(encode_files(bundle)), bundle.about if about is None else about, folder)
 
 
-def write_files(contents: dict[str, bytes], about: dict[str, Any], folder: Path) -> None:
-    """Write files and the manifest that names them. A description with its own files keeps them."""
+def write_files(contents: dict[str, bytes], about: dict[str, Any], folder: Path, *, whole: bool = False) -> None:
+    """Write files and the manifest that names them; whole: what the description says about format and files stays."""
     files: dict[str, Any] = {}
     for name, content in contents.items():
         digest, (stem, ending) = sha256(content).hexdigest(), name.split(".")
         file = f"{stem}-{digest[:12]}.{ending}"
         (folder / file).write_bytes(content)
         files[name] = {"file": file, "bytes": len(content), "sha256": digest}
-    manifest = {"format": FORMAT, "files": files, **{name: value for name, value in about.items() if name != "sha256"}}
+    others = {
+        name: value for name, value in about.items() if name != "sha256" and (whole or name not in ("format", "files"))
+    }
+    manifest = {"format": FORMAT, "files": files, **others}
     (folder / MANIFEST).write_bytes(sign_manifest(manifest))
 
 
@@ -317,9 +320,10 @@ def damage_model(source: Path, folder: Path, kind: str, random: np.random.Genera
         damage_links(folder, random)
         return kind
     folder.mkdir(parents=True)
-    about = {name: value for name, value in bundle.about.items() if name != "files"}
+    about, whole = {name: value for name, value in bundle.about.items() if name not in ("format", "files")}, False
     if kind == "manifest":
-        about = damage_entry(json.loads((source / MANIFEST).read_bytes()) if random.random() < 0.3 else about, random)
+        whole = random.random() < 0.3
+        about = damage_entry(json.loads((source / MANIFEST).read_bytes()) if whole else about, random)
     elif kind == "settings":
         about["settings"] = damage_entry(about["settings"], random) if about["settings"] else {"x": 1}
     elif kind == "header":
@@ -328,7 +332,7 @@ def damage_model(source: Path, folder: Path, kind: str, random: np.random.Genera
         contents[name] = damage_header(contents[name], random)
     elif kind == "labels":
         contents["labels.jsonl"] = damage_labels(contents["labels.jsonl"], random)
-    write_files(contents, about, folder)
+    write_files(contents, about, folder, whole=whole)
     if kind == "manifest bytes":
         content = (folder / MANIFEST).read_bytes()
         texts = (b"", b"null", b"[]", b"[" * 100_000, b'{"format": true}', b'{"format": 5.0}', b"\xff\xfe", content[:-20])
