@@ -181,6 +181,42 @@ def test_a_request_with_many_wrong_values_has_few_errors(model: type[BaseModel],
     assert error.value.error_count() < 10
 
 
+def test_bodies_of_all_open_requests_are_limited(make_client: Callable[..., Client]) -> None:
+    client = make_client(max_body=0.01, max_open=0.01)
+    release, codes = asyncio.Event(), []
+
+    async def stream() -> Any:
+        yield b'{"texts": ["' + b"x" * 8000
+        await release.wait()
+        yield b'"]}'
+
+    async def work() -> None:
+        headers = {"content-type": "application/json"}
+        first = client.loop.create_task(client.http.post(PREDICT, content=stream(), headers=headers))
+        await asyncio.sleep(0.05)
+        refused = await client.http.post(PREDICT, json={"texts": ["y" * 8000]})
+        codes.extend([refused.status_code, refused.headers["retry-after"]])
+        release.set()
+        codes.append((await first).status_code)
+        codes.append((await client.http.post(PREDICT, json={"texts": ["y" * 8000]})).status_code)
+
+    client.run(work())
+    assert codes == [429, "1", 200, 200]
+
+
+def test_without_a_token_the_body_is_not_read(guarded: Client) -> None:
+    read = 0
+
+    async def stream() -> Any:
+        nonlocal read
+        read += 1
+        yield b"{}"
+
+    for path in (PREDICT, "/v2/models/topics/infer"):
+        answer = guarded.run(guarded.http.post(path, content=stream()))
+        assert (answer.status_code, answer.headers["www-authenticate"], read) == (401, "Bearer", 0)
+
+
 def test_slow_bodies_are_refused(make_client: Callable[..., Client]) -> None:
     client = make_client(patience=0.05)
 
@@ -222,8 +258,9 @@ def test_settings_come_from_a_file_the_environment_and_arguments(tmp_path: Path)
             read_settings(path, {}, {})
     with pytest.raises(SettingError, match="LONGTAIL_SERVE_PORT"):
         read_settings(None, {"LONGTAIL_SERVE_PORT": "many"}, {})
-    with pytest.raises(SettingError, match="max_waiting"):
-        read_settings(None, {}, {"max_waiting": 10})
+    for name in ("max_waiting", "max_open"):
+        with pytest.raises(SettingError, match=name):
+            read_settings(None, {}, {name: 10})
 
 
 @pytest.mark.parametrize(

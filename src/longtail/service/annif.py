@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from longtail import __version__
-from longtail.data.annif import make_uri
+from longtail.data.annif import find_by_urn, make_uri
 from longtail.features.language import LANGUAGES, compare_languages
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
 from longtail.service.api import JSON, Shared, can_learn, can_predict, encode
@@ -243,7 +243,7 @@ def _render_one(model: ServedModel, answers: list[TextAnswer]) -> bytes:
 def _find_name(model: ServedModel, uri: str) -> str | None:
     """Return the name of the label with a URI that this service or the vocabulary gives it; None if there is none."""
     labels = model.tagger.labels
-    number = labels.keys.get(uri, model.labels_by_urn.get(uri))
+    number = labels.keys.get(uri, find_by_urn(labels, uri))
     return None if number is None else labels.names[number]
 
 

@@ -105,10 +105,8 @@ async def _answer_library_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LongtailError)
     response = answer_error(error)
     if _is_inference(request.url.path):
-        retry = {name: value for name, value in response.headers.items() if name == "retry-after"}
-        response = JSONResponse({"error": str(error)}, response.status_code, retry)
-    if response.status_code == 401:
-        response.headers["www-authenticate"] = "Bearer"
+        kept = {name: response.headers[name] for name in ("retry-after", "www-authenticate") if name in response.headers}
+        response = JSONResponse({"error": str(error)}, response.status_code, kept)
     return response
 
 
