@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -21,6 +23,7 @@ from longtail.service.inference import InferRequest
 from longtail.service.label_studio import TaskList
 from longtail.service.limits import MORE_REQUESTS, Guard
 from longtail.service.metrics import Metrics
+from longtail.service.protocol import make_protocol
 from longtail.service.schemas import FeedbackRequest, PredictRequest
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 from longtail.service.tokens import find_scopes, read_tokens
@@ -225,6 +228,20 @@ def test_slow_bodies_are_refused(make_client: Callable[..., Client]) -> None:
         await asyncio.sleep(5)
 
     assert client.run(client.http.post(PREDICT, content=stream())).status_code == 408
+
+
+def test_a_slow_reader_is_cut_off_only_when_it_stops() -> None:
+    calls: list[Any] = []
+    connection: Any = object.__new__(make_protocol(20.0))
+    connection.loop = SimpleNamespace(call_later=lambda seconds, call: calls.append((seconds, call)))
+    connection.flow = Mock()
+    connection.transport = Mock()
+    connection.transport.get_write_buffer_size.side_effect = [300_000, 200_000, 200_000, 199_000]
+    connection.pause_writing()
+    calls[0][1]()  # 100,000 bytes later
+    assert not connection.transport.abort.called
+    calls[1][1]()  # 1,000 bytes later
+    assert connection.transport.abort.called and [seconds for seconds, _ in calls] == [20.0, 20.0]
 
 
 def test_request_ids_and_headers(client: Client) -> None:

@@ -45,9 +45,9 @@ class Process:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(60)
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        assert self.process.wait(60) == 0
         self.reader.join(60)
         assert self.process.stderr
         self.process.stderr.close()
@@ -187,4 +187,4 @@ def test_two_processes_share_a_port(folder: Path) -> None:
         assert second.port == first.port
         assert all(predict(first, "ship").status_code == 200 for _ in range(4))
     finally:
-        first.stop(), second.stop()
+        first.stop(), second.stop(signal.SIGINT)
