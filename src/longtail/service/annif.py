@@ -17,7 +17,7 @@ from longtail import __version__
 from longtail.data.annif import find_by_urn, make_uri
 from longtail.features.language import LANGUAGES, compare_languages
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
-from longtail.service.api import JSON, Shared, can_learn, can_predict, encode
+from longtail.service.api import JSON, Shared, answer_json, can_learn, can_predict, encode
 from longtail.service.batching import Render
 from longtail.service.errors import ServiceError
 from longtail.service.forms import parse_form, parse_number
@@ -90,25 +90,25 @@ class LanguageRequest(BaseModel):
 @router.get("", include_in_schema=False)
 async def get_info() -> Response:
     """Return the name and version of the interface."""
-    return _answer({"title": "Annif REST API", "version": f"longtail {__version__}"})
+    return answer_json({"title": "Annif REST API", "version": f"longtail {__version__}"})
 
 
 @router.get("/projects", dependencies=[can_predict])
 async def list_projects(service: Shared) -> Response:
     """List the models, as projects."""
-    return _answer({"projects": [describe_project(model, service) for model in service.models.models.values()]})
+    return answer_json({"projects": [describe_project(model, service) for model in service.models.models.values()]})
 
 
 @router.get("/projects/{project_id}", dependencies=[can_predict])
 async def get_project(project_id: str, service: Shared) -> Response:
     """Describe a model, as a project."""
-    return _answer(describe_project(find_project(service, project_id), service))
+    return answer_json(describe_project(find_project(service, project_id), service))
 
 
 @router.get("/vocabs", dependencies=[can_predict])
 async def list_vocabularies(service: Shared) -> Response:
     """List the labels of each model, as vocabularies."""
-    return _answer({"vocabs": [describe_project(model, service)["vocab"] for model in service.models.models.values()]})
+    return answer_json({"vocabs": [describe_project(model, service)["vocab"] for model in service.models.models.values()]})
 
 
 @router.post("/projects/{project_id}/suggest", dependencies=[can_predict], openapi_extra=_FORM)
@@ -169,7 +169,7 @@ async def detect(request: LanguageRequest) -> Response:
     if unknown := [code for code in request.languages if code not in LANGUAGES]:
         raise ServiceError(400, f'the language "{unknown[0][:20]}" is not known', hint=f"Known: {', '.join(LANGUAGES)}")
     shares = await asyncio.to_thread(compare_languages, request.text, request.languages)
-    return _answer({"results": [{"language": code, "score": round(share, 4)} for code, share in shares]})
+    return answer_json({"results": [{"language": code, "score": round(share, 4)} for code, share in shares]})
 
 
 def find_project(service: Service, project_id: str) -> ServedModel:
@@ -245,7 +245,3 @@ def _find_name(model: ServedModel, uri: str) -> str | None:
     labels = model.tagger.labels
     number = labels.keys.get(uri, find_by_urn(labels, uri))
     return None if number is None else labels.names[number]
-
-
-def _answer(value: Any) -> Response:
-    return Response(encode(value), media_type=JSON)
