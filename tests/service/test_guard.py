@@ -9,14 +9,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 import longtail
 from longtail.errors import MissingExtra, SettingError
+from longtail.service.annif import AnnifBatch
+from longtail.service.inference import InferRequest
+from longtail.service.label_studio import TaskList
 from longtail.service.limits import MORE_REQUESTS, Guard
 from longtail.service.metrics import Metrics
+from longtail.service.protocol import make_protocol
+from longtail.service.schemas import FeedbackRequest, PredictRequest
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 from longtail.service.tokens import find_scopes, read_tokens
 from service.conftest import Client
@@ -138,7 +146,8 @@ def test_other_origins_are_refused_unless_allowed(client: Client, make_client: C
     refused = client.post(PREDICT, body, headers=other)
     assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
     assert client.post(PREDICT, body, headers={"origin": "http://localhost"}).status_code == 200
-    assert client.post(PREDICT, body, headers={"origin": "http://["}).status_code == 403
+    for origin in ("http://[", "null", "", "http://localhost.evil.example", "http://"):
+        assert client.post(PREDICT, body, headers={"origin": origin}).status_code == 403
     allowed = make_client(cors="http://page.example").post(PREDICT, body, headers={"origin": "http://page.example"})
     assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "http://page.example"
 
@@ -165,6 +174,52 @@ def test_large_bodies_are_refused_while_they_are_read(make_client: Callable[...,
     assert client.post(PREDICT, {"texts": ["x" * 2000]}).status_code == 413  # says its length
 
 
+@pytest.mark.parametrize("model", [PredictRequest, FeedbackRequest, AnnifBatch, InferRequest, TaskList])
+@pytest.mark.parametrize("kind", ["values", "fields"])
+def test_a_request_with_many_wrong_values_has_few_errors(model: type[BaseModel], kind: str) -> None:
+    lists = ("texts", "accepted", "documents", "inputs", "tasks", "outputs")
+    body = {name: [7] * 1000 for name in lists} if kind == "values" else {f"x{i}": 1 for i in range(1000)}
+    with pytest.raises(ValidationError) as error:
+        model.model_validate(body)
+    assert error.value.error_count() < 10
+
+
+def test_bodies_of_all_open_requests_are_limited(make_client: Callable[..., Client]) -> None:
+    client = make_client(max_body=0.01, max_open=0.01)
+    release, codes = asyncio.Event(), []
+
+    async def stream() -> Any:
+        yield b'{"texts": ["' + b"x" * 8000
+        await release.wait()
+        yield b'"]}'
+
+    async def work() -> None:
+        headers = {"content-type": "application/json"}
+        first = client.loop.create_task(client.http.post(PREDICT, content=stream(), headers=headers))
+        await asyncio.sleep(0.05)
+        refused = await client.http.post(PREDICT, json={"texts": ["y" * 8000]})
+        codes.extend([refused.status_code, refused.headers["retry-after"]])
+        release.set()
+        codes.append((await first).status_code)
+        codes.append((await client.http.post(PREDICT, json={"texts": ["y" * 8000]})).status_code)
+
+    client.run(work())
+    assert codes == [429, "1", 200, 200]
+
+
+def test_without_a_token_the_body_is_not_read(guarded: Client) -> None:
+    read = 0
+
+    async def stream() -> Any:
+        nonlocal read
+        read += 1
+        yield b"{}"
+
+    for path in (PREDICT, "/v2/models/topics/infer"):
+        answer = guarded.run(guarded.http.post(path, content=stream()))
+        assert (answer.status_code, answer.headers["www-authenticate"], read) == (401, "Bearer", 0)
+
+
 def test_slow_bodies_are_refused(make_client: Callable[..., Client]) -> None:
     client = make_client(patience=0.05)
 
@@ -173,6 +228,20 @@ def test_slow_bodies_are_refused(make_client: Callable[..., Client]) -> None:
         await asyncio.sleep(5)
 
     assert client.run(client.http.post(PREDICT, content=stream())).status_code == 408
+
+
+def test_a_slow_reader_is_cut_off_only_when_it_stops() -> None:
+    calls: list[Any] = []
+    connection: Any = object.__new__(make_protocol(20.0))
+    connection.loop = SimpleNamespace(call_later=lambda seconds, call: calls.append((seconds, call)))
+    connection.flow = Mock()
+    connection.transport = Mock()
+    connection.transport.get_write_buffer_size.side_effect = [300_000, 200_000, 200_000, 199_000]
+    connection.pause_writing()
+    calls[0][1]()  # 100,000 bytes later
+    assert not connection.transport.abort.called
+    calls[1][1]()  # 1,000 bytes later
+    assert connection.transport.abort.called and [seconds for seconds, _ in calls] == [20.0, 20.0]
 
 
 def test_request_ids_and_headers(client: Client) -> None:
@@ -206,8 +275,9 @@ def test_settings_come_from_a_file_the_environment_and_arguments(tmp_path: Path)
             read_settings(path, {}, {})
     with pytest.raises(SettingError, match="LONGTAIL_SERVE_PORT"):
         read_settings(None, {"LONGTAIL_SERVE_PORT": "many"}, {})
-    with pytest.raises(SettingError, match="max_waiting"):
-        read_settings(None, {}, {"max_waiting": 10})
+    for name in ("max_waiting", "max_open"):
+        with pytest.raises(SettingError, match=name):
+            read_settings(None, {}, {name: 10})
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,18 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from longtail import Tagger, edit_labels, read_vocabulary
 from longtail.cli.main import main
 from longtail.errors import LongtailError
+from longtail.service.errors import ServiceError
 from longtail.service.forms import parse_form
 from longtail.service.label_config import parse_label_config
 from service.conftest import Client
@@ -67,6 +71,25 @@ def test_annif_takes_forms_of_many_clients(client: Client, content: bytes, kind:
 
 def test_a_form_part_may_have_no_name() -> None:
     assert parse_form(b"--b\r\n\r\nx\r\n--b--\r\n", "multipart/form-data; boundary=b") == {"": "x"}
+    with_file = b'--b\r\nContent-Disposition: form-data; filename="name=1"; name="text"\r\n\r\na\r\nb\r\n--b--\r\n'
+    assert parse_form(with_file, 'Multipart/Form-Data; charset=utf-8; boundary="b"') == {"text": "a\r\nb"}
+
+
+@given(st.binary(max_size=60), st.text(st.sampled_from("ab=;*\"'\\%/ \t\xe9"), max_size=30))
+@example(b"[" * 100_000, "application/json")
+@example(b"a=1", "; n*")
+@example(b"&" * 100_000, "")
+@example(b"--b\r\n\r\n" * 50_000, "multipart/form-data; boundary=b")
+def test_any_form_is_read_or_refused(body: bytes, kind: str) -> None:
+    for prefix in ("", "multipart/form-data; boundary=", "application/json;"):
+        with suppress(ServiceError):
+            assert isinstance(parse_form(body, prefix + kind), dict)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1", "shift_jis", "idna", "nonsense"])
+def test_a_configuration_may_declare_any_encoding(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?><V><Text name="t" value="$é"/><Choices name="c" toName="t"/></V>'
+    assert parse_label_config(text).field == "é"
 
 
 @pytest.mark.parametrize(

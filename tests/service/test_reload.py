@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from longtail import Tagger, edit_labels
+from longtail.service.metrics import Metrics
+from longtail.service.models import ModelStore
 from service.conftest import Client
 
 
@@ -95,6 +97,31 @@ def test_a_changed_folder_is_noticed(make_client: Callable[..., Client], copy: P
                 await asyncio.sleep(0.02)
 
     client.run(work())
+
+
+def test_a_change_between_loading_and_start_is_noticed(folder: Path, copy: Path) -> None:
+    store = ModelStore({"topics": copy}, 1, Metrics())
+    store.load_all()
+    before = store.get().version
+    edit_labels(copy).rename("sea", "ocean")
+
+    async def work() -> None:
+        watch = asyncio.create_task(store.watch(0.01))
+        async with asyncio.timeout(30):
+            while store.get().version == before:
+                await asyncio.sleep(0.02)
+        watch.cancel()
+
+    asyncio.run(work())
+
+
+def test_any_failure_of_a_reload_is_logged(
+    make_client: Callable[..., Client], copy: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client({"topics": copy})
+    monkeypatch.setattr(Tagger, "encode", lambda *_: 1 / 0)
+    client.run(client.app.state.service.models.try_reload_all())
+    assert "was not loaded again, the present one stays: ZeroDivisionError" in caplog.text
 
 
 def test_only_models_that_were_named_at_the_start(client: Client, folder: Path) -> None:

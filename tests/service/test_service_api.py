@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,6 +210,25 @@ def test_feedback_that_says_nothing_or_contradicts_itself(
     assert not (tmp_path / "feedback").exists()
 
 
+def test_feedback_is_whole_lines(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"model": "topics", "consent": False, "accepted": ["sea"]}
+    assert client.post("/api/v1/feedback", event).status_code == 201
+    path = tmp_path / "feedback" / "topics.jsonl"
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        assert client.post("/api/v1/feedback", event).status_code == 503
+    assert path.read_bytes() == before  # nothing of the event that was refused
+    assert 'longtail_feedback_total{verdict="accepted"} 1.0' in client.get("/metrics").text
+    path.write_bytes(before + b'{"id": "cut o')
+    assert client.post("/api/v1/feedback", event).status_code == 201
+    assert [line.endswith(b"}") for line in path.read_bytes().splitlines()] == [True, False, True]
+
+
 def test_feedback_that_cannot_be_written(make_client: Callable[..., Client], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     client = make_client(feedback=str(tmp_path / "file" / "folder"))
@@ -251,3 +272,15 @@ def test_the_page_has_a_strict_policy(client: Client) -> None:
     assert client.get("/", headers={"if-none-match": answer.headers["etag"]}).status_code == 304
     for outside in ("../api.py", "..%2Fapi.py", "%2e%2e/api.py", "/etc/passwd"):
         assert client.get(f"/page/{outside}").status_code == 404
+
+
+def test_a_request_may_name_few_patterns(client: Client) -> None:
+    body = {"texts": ["ship"], "allow": ["s?a"] * 10 + ["sea", "http://x/fruit", "551"]}
+    assert client.post("/api/v1/predict", body).status_code == 200
+    refused = client.post("/api/v1/predict", {"texts": ["ship"], "deny": ["s?a"] * 11})
+    assert refused.status_code == 400 and "11 words are not labels" in refused.json()["detail"]
+
+
+def test_no_request_waits_for_the_index_of_labels(client: Client) -> None:
+    model = client.app.state.service.models.get("topics")
+    assert "index" in vars(model.catalogue) and {"ids", "keys", "hierarchy"} <= vars(model.tagger.labels).keys()

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from longtail.data.labels import Labels
 from longtail.data.source import Record, Source
@@ -71,6 +71,16 @@ def make_uri(labels: Labels, label: int) -> str:
     'urn:longtail:red%20sea'
     """
     return labels.get_uri(label) or _URN + quote(labels.names[label], safe="")
+
+
+def find_by_urn(labels: Labels, uri: str) -> int | None:
+    """Return the label for which ``make_uri`` makes a URI of its name; None if there is none.
+
+    >>> find_by_urn(Labels(("sea", "red sea"), uris=("http://x/1", "")), "urn:longtail:red%20sea")
+    1
+    """
+    label = labels.ids.get(unquote(uri.removeprefix(_URN))) if uri.startswith(_URN) else None
+    return label if label is not None and labels.get_uri(label) is None else None
 
 
 def format_annif_vocabulary(labels: Labels, ids: Iterable[int], language: str = "en") -> str:

@@ -207,6 +207,15 @@ def merge_constraints(labels: Labels, constraints: Iterable[Constraints]) -> Con
     )
 
 
+def is_pattern(word: str) -> bool:
+    """Whether a word that is not itself the name of a label stands for several labels.
+
+    >>> is_pattern("field::*"), is_pattern("field::art")
+    (True, False)
+    """
+    return _WILDCARD.search(word) is not None
+
+
 def _to_words(name: str, words: Any) -> tuple[str, ...] | None:
     """Convert a list of labels to a tuple."""
     if words is None and name in ("allow", "subtrees"):
@@ -225,7 +234,7 @@ def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
     for word in words:
         matches = _match_word(labels, word)
         if not len(matches):
-            what = "no label matches" if _WILDCARD.search(word) else "there is no label"
+            what = "no label matches" if is_pattern(word) else "there is no label"
             raise SettingError(f'{what} "{word}"', hint=suggest(word, labels.names))
         found[matches] = True
     return found
@@ -236,7 +245,7 @@ def _match_word(labels: Labels, word: str) -> Longs:
     number = labels.keys.get(word)
     if number is not None:
         return np.array([number])
-    if not _WILDCARD.search(word):
+    if not is_pattern(word):
         return np.empty(0, np.int64)
     matches = re.compile(translate(word)).match
     columns = [labels.names, *(column for column in (labels.uris, labels.notations) if column is not None)]

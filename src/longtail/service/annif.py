@@ -14,10 +14,10 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from longtail import __version__
-from longtail.data.annif import make_uri
+from longtail.data.annif import find_by_urn, make_uri
 from longtail.features.language import LANGUAGES, compare_languages
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
-from longtail.service.api import JSON, Shared, can_learn, can_predict, encode
+from longtail.service.api import JSON, Shared, answer_json, can_learn, can_predict, encode
 from longtail.service.batching import Render
 from longtail.service.errors import ServiceError
 from longtail.service.forms import parse_form, parse_number
@@ -61,7 +61,7 @@ class AnnifDocument(BaseModel):
 class AnnifBatch(BaseModel):
     """Several texts."""
 
-    documents: list[AnnifDocument] = Field(max_length=_MAX_DOCUMENTS)
+    documents: list[AnnifDocument] = Field(max_length=_MAX_DOCUMENTS, fail_fast=True)
 
 
 class AnnifSubject(BaseModel):
@@ -75,7 +75,7 @@ class AnnifSample(BaseModel):
     """A text to learn from."""
 
     text: str = ""
-    subjects: list[AnnifSubject] = Field(default_factory=list)
+    subjects: list[AnnifSubject] = Field(default_factory=list, fail_fast=True)
     metadata: dict[str, Any] | None = None
 
 
@@ -83,32 +83,32 @@ class LanguageRequest(BaseModel):
     """A text, and the languages that it may be in."""
 
     text: str
-    languages: list[str] = Field(min_length=1, max_length=5)
+    languages: list[str] = Field(min_length=1, max_length=5, fail_fast=True)
 
 
 @router.get("/")
 @router.get("", include_in_schema=False)
 async def get_info() -> Response:
     """Return the name and version of the interface."""
-    return _answer({"title": "Annif REST API", "version": f"longtail {__version__}"})
+    return answer_json({"title": "Annif REST API", "version": f"longtail {__version__}"})
 
 
 @router.get("/projects", dependencies=[can_predict])
 async def list_projects(service: Shared) -> Response:
     """List the models, as projects."""
-    return _answer({"projects": [describe_project(model, service) for model in service.models.models.values()]})
+    return answer_json({"projects": [describe_project(model, service) for model in service.models.models.values()]})
 
 
 @router.get("/projects/{project_id}", dependencies=[can_predict])
 async def get_project(project_id: str, service: Shared) -> Response:
     """Describe a model, as a project."""
-    return _answer(describe_project(find_project(service, project_id), service))
+    return answer_json(describe_project(find_project(service, project_id), service))
 
 
 @router.get("/vocabs", dependencies=[can_predict])
 async def list_vocabularies(service: Shared) -> Response:
     """List the labels of each model, as vocabularies."""
-    return _answer({"vocabs": [describe_project(model, service)["vocab"] for model in service.models.models.values()]})
+    return answer_json({"vocabs": [describe_project(model, service)["vocab"] for model in service.models.models.values()]})
 
 
 @router.post("/projects/{project_id}/suggest", dependencies=[can_predict], openapi_extra=_FORM)
@@ -116,7 +116,7 @@ async def list_vocabularies(service: Shared) -> Response:
 async def suggest(project_id: str, request: Request, service: Shared) -> Response:
     """Suggest subjects for a text."""
     model = find_project(service, project_id)
-    fields = parse_form(await request.body(), request.headers.get("content-type", ""))
+    fields = await asyncio.to_thread(parse_form, await request.body(), request.headers.get("content-type", ""))
     if "text" not in fields:
         raise ServiceError(400, "there is no text", hint="Send the field text")
     limit = parse_number(fields, "limit", _DEFAULT_LIMIT, 0, _MAX_LIMIT)
@@ -150,7 +150,7 @@ async def suggest_batch(
 
 
 @router.post("/projects/{project_id}/learn", status_code=204, dependencies=[can_learn])
-async def learn(project_id: str, request: list[AnnifSample], service: Shared) -> Response:
+async def learn(project_id: str, request: Annotated[list[AnnifSample], Field(fail_fast=True)], service: Shared) -> Response:
     """Record texts with their subjects, as feedback. Subjects that the model does not have are left out, as Annif does."""
     model = find_project(service, project_id)
     events = []
@@ -169,7 +169,7 @@ async def detect(request: LanguageRequest) -> Response:
     if unknown := [code for code in request.languages if code not in LANGUAGES]:
         raise ServiceError(400, f'the language "{unknown[0][:20]}" is not known', hint=f"Known: {', '.join(LANGUAGES)}")
     shares = await asyncio.to_thread(compare_languages, request.text, request.languages)
-    return _answer({"results": [{"language": code, "score": round(share, 4)} for code, share in shares]})
+    return answer_json({"results": [{"language": code, "score": round(share, 4)} for code, share in shares]})
 
 
 def find_project(service: Service, project_id: str) -> ServedModel:
@@ -243,9 +243,5 @@ def _render_one(model: ServedModel, answers: list[TextAnswer]) -> bytes:
 def _find_name(model: ServedModel, uri: str) -> str | None:
     """Return the name of the label with a URI that this service or the vocabulary gives it; None if there is none."""
     labels = model.tagger.labels
-    number = labels.keys.get(uri, model.labels_by_urn.get(uri))
+    number = labels.keys.get(uri, find_by_urn(labels, uri))
     return None if number is None else labels.names[number]
-
-
-def _answer(value: Any) -> Response:
-    return Response(encode(value), media_type=JSON)

@@ -70,7 +70,7 @@ async def search_labels(
     found = service.models.get(model)
     if by == "prefix":
         matches = await asyncio.to_thread(found.catalogue.search, q, limit)
-        return _answer({"labels": [{**found.catalogue.describe(label), "matched": name} for label, name in matches]})
+        return answer_json({"labels": [{**found.catalogue.describe(label), "matched": name} for label, name in matches]})
 
     def render(model: ServedModel, answers: list[TextAnswer]) -> bytes:
         names = model.tagger.labels.names
@@ -95,20 +95,20 @@ async def list_level(
         labels = [catalogue.describe_node(label) for label in level[offset : offset + limit].tolist()]
         return {"labels": labels, "total": len(level)}
 
-    return _answer(await asyncio.to_thread(read))
+    return answer_json(await asyncio.to_thread(read))
 
 
 @router.get("/models", response_model=ModelList, dependencies=[can_predict])
 async def list_models(service: Shared) -> Response:
     """List the models."""
     summaries = [model.summary for model in service.models.models.values()]
-    return _answer({"models": summaries, "default": service.models.default})
+    return answer_json({"models": summaries, "default": service.models.default})
 
 
 @router.get("/models/{name}", response_model=ModelCard, dependencies=[can_predict])
 async def get_card(name: str, service: Shared) -> Response:
     """Return everything about a model."""
-    return _answer(service.models.get(name).card)
+    return answer_json(service.models.get(name).card)
 
 
 @router.post("/feedback", response_model=FeedbackReceipt, status_code=201, dependencies=[can_learn])
@@ -119,13 +119,13 @@ async def give_feedback(request: FeedbackRequest, service: Shared) -> Response:
     event["text"] = request.text if request.consent else None
     event |= {} if request.version is None else {"version": request.version}
     (id,) = await asyncio.to_thread(service.feedback.append, model, [event])
-    return _answer({"id": id}, 201)
+    return answer_json({"id": id}, 201)
 
 
 @router.get("/health/live", response_model=Health)
 async def is_alive() -> Response:
     """Whether the process answers."""
-    return _answer({"status": "ok"})
+    return answer_json({"status": "ok"})
 
 
 @router.get("/health/ready", response_model=Health)
@@ -133,7 +133,7 @@ async def is_ready(service: Shared) -> Response:
     """Whether every model is loaded."""
     if len(service.models.models) < len(service.models.folders):
         raise ServiceError(503, "models are being loaded", hint="Try again later", retry_after=1)
-    return _answer({"status": "ok"})
+    return answer_json({"status": "ok"})
 
 
 @router.post("/admin/reload", response_model=ModelList, dependencies=[can_manage])
@@ -162,5 +162,6 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
-def _answer(value: Any, status: int = 200) -> Response:
+def answer_json(value: Any, status: int = 200) -> Response:
+    """Build an answer with a JSON body."""
     return Response(encode(value), status, media_type=JSON)

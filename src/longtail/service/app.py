@@ -105,10 +105,8 @@ async def _answer_library_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LongtailError)
     response = answer_error(error)
     if _is_inference(request.url.path):
-        retry = {name: value for name, value in response.headers.items() if name == "retry-after"}
-        response = JSONResponse({"error": str(error)}, response.status_code, retry)
-    if response.status_code == 401:
-        response.headers["www-authenticate"] = "Bearer"
+        kept = {name: response.headers[name] for name in ("retry-after", "www-authenticate") if name in response.headers}
+        response = JSONResponse({"error": str(error)}, response.status_code, kept)
     return response
 
 
@@ -121,7 +119,7 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong, but never repeat what they contain."""
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(map(str, one['loc'][1:])) or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
+    found = [f"{'.'.join(map(str, one['loc'][1:]))[:100] or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
     if _is_inference(request.url.path):
         return JSONResponse({"error": "; ".join(found)}, 400)
     status = 400 if request.url.path.startswith(f"{annif.router.prefix}/") else 422  # as Annif answers

@@ -142,7 +142,9 @@ class Batcher:
         if not self._jobs:
             return None
         first, parts, room, now = self._jobs[0], [], self.max_batch, time.monotonic()
-        for job in [job for job in self._jobs if job.can_join(first)]:
+        for job in list(self._jobs):
+            if not job.can_join(first):
+                continue
             texts = job.texts[job.n_taken : job.n_taken + room]
             if not job.n_taken:
                 self.metrics.queue_seconds.labels(job.model.name).observe(now - job.arrived)

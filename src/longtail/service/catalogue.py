@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from longtail.decisions.constraints import is_pattern
 from longtail.errors import SettingError
 from longtail.kernels import Ints, Longs
 from longtail.service.errors import ServiceError
@@ -17,8 +18,8 @@ from longtail.tagger.tagger import Tagger
 from longtail.topk import NO_LABEL
 
 _NOT_WORD = re.compile(r"\W+")
-_WILDCARD = re.compile(r"[*?\[]")
 _MAX_DEPTH = 32  # of a path; also ends a cycle of parents
+_MAX_PATTERNS = 10  # of one request: each is compared with all labels
 _MAX_SORTED = 10_000  # labels of a level that are sorted by name; more are in the order of their ids
 
 
@@ -86,16 +87,20 @@ class LabelCatalogue:
         return found
 
     def check_words(self, words: tuple[str, ...]) -> None:
-        """Raise an error if a word stands for no label. Patterns are checked when they are used.
+        """Raise an error if a word stands for no label. Patterns are checked when they are used, but there may not be many.
 
         The library would suggest similar names, which takes too long among a million labels.
         """
-        for word in words:
-            if word not in self.labels.keys and not _WILDCARD.search(word):
+        unknown = [word for word in words if word not in self.labels.keys]
+        if len(unknown) > _MAX_PATTERNS:
+            hint = f"Send at most {_MAX_PATTERNS} patterns, and otherwise names, URIs or notations"
+            raise SettingError(f"{len(unknown):,} words are not labels", hint=hint)
+        for word in unknown:
+            if not is_pattern(word):
                 raise SettingError(f'there is no label "{word[:200]}"', hint="Search for it: GET /api/v1/labels?q=…")
 
     @cached_property
-    def _lines(self) -> tuple[bytes, Longs, Ints, Ints]:
+    def index(self) -> tuple[bytes, Longs, Ints, Ints]:
         """All names, folded, one per line, those of frequent labels first; where lines start; label and form of each."""
         order = np.argsort(-self.counts, kind="stable")
         lines, owners, forms = [], [], []
@@ -118,7 +123,7 @@ class LabelCatalogue:
 
         :returns: The ids of the labels, each with the name that matched.
         """
-        text, starts, owners, forms = self._lines
+        text, starts, owners, forms = self.index
         folded = fold_name(query).encode("utf-8", "replace")
         found: dict[int, str] = {}
         for needle in (b"\n" + folded + b"\n", b"\n" + folded, b" " + folded) if folded else (b"\n",):

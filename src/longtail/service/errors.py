@@ -27,6 +27,13 @@ class ServiceError(LongtailError):
         self.status, self.retry_after = status, retry_after
 
 
+class NoToken(ServiceError):
+    """There is no token, or one that is not known."""
+
+    def __init__(self) -> None:
+        super().__init__(401, "there is no valid token", hint="Send the header Authorization: Bearer TOKEN")
+
+
 class QueueFull(ServiceError):
     """More texts wait than the service keeps."""
 
@@ -69,4 +76,7 @@ def answer_error(error: LongtailError) -> Response:
     """Build the answer for an error of the library."""
     retry = getattr(error, "retry_after", None)
     text = f"{error.where}: {error.found}" if error.where else error.found
-    return make_problem(find_status(error), text, error.hint, None if retry is None else {"retry-after": str(retry)})
+    headers = {} if retry is None else {"retry-after": str(retry)}
+    if isinstance(error, NoToken):
+        headers["www-authenticate"] = "Bearer"
+    return make_problem(find_status(error), text, error.hint, headers)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
 from longtail.service.api import JSON, ModelName, Shared, can_predict, encode
 from longtail.service.models import ServedModel
+from longtail.service.schemas import Texts
 
 router = APIRouter(tags=["fastText"])
 
@@ -23,7 +24,7 @@ class LabelsAndScores(BaseModel):
 
 @router.post("/predict", response_model=list[LabelsAndScores], dependencies=[can_predict])
 async def predict_lists(
-    texts: Annotated[list[str], Field(min_length=1)],
+    texts: Texts,
     service: Shared,
     k: Annotated[int, Query(ge=1, le=MAX_K)] = 1,
     threshold: Annotated[float, Query(allow_inf_nan=False)] = 0.0,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from email.message import EmailMessage, Message
-from email.parser import BytesParser
-from email.policy import HTTP
+import re
 from urllib.parse import parse_qsl
 
 from longtail.service.errors import ServiceError
+
+_MAX_FIELDS = 10_000  # a text that is not encoded has many of them, if it has many &
+_BOUNDARY = re.compile(r'^\s*multipart/form-data\s*;.*?\bboundary="?([^\s";,]{1,70})', re.IGNORECASE)
+_NAME = re.compile(rb'^content-disposition:.*?[;\s]name="?([^";\r\n]*)', re.IGNORECASE | re.MULTILINE)
 
 
 def parse_form(body: bytes, content_type: str) -> dict[str, str]:
@@ -17,17 +19,17 @@ def parse_form(body: bytes, content_type: str) -> dict[str, str]:
     >>> parse_form(b"text=red+apple %26 tree&limit=5&language=", "application/x-www-form-urlencoded")
     {'text': 'red apple & tree', 'limit': '5', 'language': ''}
     """
-    header = EmailMessage()
-    header["content-type"] = content_type.encode("ascii", "ignore").decode() or "application/x-www-form-urlencoded"
-    kind, boundary = header.get_content_type(), header.get_boundary()
-    if kind == "application/json":
+    if content_type.partition(";")[0].strip().lower() == "application/json":
         return _parse_object(body)
-    if kind == "multipart/form-data" and boundary and f"--{boundary}".encode() in body[:200]:
-        head = f"content-type: {header['content-type']}\r\n\r\n".encode()
-        parts = BytesParser(policy=HTTP).parsebytes(head + body).walk()
-        fields = [(_find_name(part), _decode_part(part)) for part in parts if not part.is_multipart()]
+    boundary = _BOUNDARY.match(content_type)
+    mark = b"--" + boundary[1].encode("latin-1", "replace") if boundary else b""
+    if mark and mark in body[:200]:
+        fields = _split_parts(body, mark)
     else:
-        fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+        try:
+            fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+        except ValueError as error:
+            raise _too_many() from error
     found: dict[str, str] = {}
     for name, value in fields:
         found.setdefault(name, value)
@@ -50,17 +52,27 @@ def parse_number(fields: dict[str, str], name: str, default: float, low: float, 
 def _parse_object(body: bytes) -> dict[str, str]:
     try:
         values = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise ServiceError(400, "the request is not a JSON object", hint='Send {"text": "…"}, or a form')
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
 
 
-def _find_name(part: Message) -> str:
-    return str(part.get_param("name", "", "content-disposition") or "")
+def _split_parts(body: bytes, mark: bytes) -> list[tuple[str, str]]:
+    """Return names and values of the parts of a multipart form (RFC 7578)."""
+    parts = (b"\r\n" + body).split(b"\r\n" + mark, _MAX_FIELDS + 2)[1:]
+    if len(parts) > _MAX_FIELDS + 1:
+        raise _too_many()
+    fields = []
+    for part in parts:
+        if part.startswith(b"--"):  # the end
+            break
+        head, _, value = part.partition(b"\r\n\r\n")
+        name = _NAME.search(head)
+        fields.append((name[1].decode("utf-8", "replace") if name else "", value.decode("utf-8", "replace")))
+    return fields
 
 
-def _decode_part(part: Message) -> str:
-    content = part.get_payload(decode=True)
-    return content.decode("utf-8", "replace").removesuffix("\r\n") if isinstance(content, bytes) else ""
+def _too_many() -> ServiceError:
+    return ServiceError(400, f"the form has more than {_MAX_FIELDS:,} fields", hint="Encode the form")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from longtail import __version__
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
-from longtail.service.api import JSON, Shared, can_predict, encode
+from longtail.service.api import JSON, Shared, answer_json, can_predict, encode
 from longtail.service.errors import ServiceError
 from longtail.service.models import ServedModel
 from longtail.service.state import Service
@@ -25,7 +25,7 @@ class InputTensor(BaseModel):
     """A tensor of texts."""
 
     name: str
-    shape: list[int]
+    shape: Annotated[list[int], Field(fail_fast=True)]
     datatype: str
     data: list[Any]
     parameters: dict[str, Any] | None = None
@@ -43,8 +43,8 @@ class InferRequest(BaseModel):
 
     id: str | None = None
     parameters: InferParameters | None = None
-    inputs: list[InputTensor] = Field(min_length=1, max_length=1)
-    outputs: list[dict[str, Any]] | None = None
+    inputs: list[InputTensor] = Field(min_length=1, max_length=1, fail_fast=True)
+    outputs: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
 
 
 class InferError(BaseModel):
@@ -56,19 +56,19 @@ class InferError(BaseModel):
 @router.get("")
 async def describe_server() -> Response:
     """Describe the server."""
-    return _answer({"name": "longtail", "version": __version__, "extensions": []})
+    return answer_json({"name": "longtail", "version": __version__, "extensions": []})
 
 
 @router.get("/health/live")
 async def is_live() -> Response:
     """Whether the process answers."""
-    return _answer({"live": True})
+    return answer_json({"live": True})
 
 
 @router.get("/health/ready")
 async def is_server_ready(service: Shared) -> Response:
     """Whether every model is loaded."""
-    return _answer({"ready": len(service.models.models) == len(service.models.folders)})
+    return answer_json({"ready": len(service.models.models) == len(service.models.folders)})
 
 
 @router.get("/models/{name}", dependencies=[can_predict])
@@ -76,7 +76,7 @@ async def is_server_ready(service: Shared) -> Response:
 async def describe_served(service: Shared, name: str, version: str | None = None) -> Response:
     """Describe a model."""
     model = _find_model(service, name, version)
-    return _answer(
+    return answer_json(
         {"name": name, "versions": [model.version], "platform": "longtail", "inputs": [_INPUT], "outputs": _OUTPUTS}
     )
 
@@ -86,7 +86,7 @@ async def describe_served(service: Shared, name: str, version: str | None = None
 async def is_model_ready(service: Shared, name: str, version: str | None = None) -> Response:
     """Whether a model is loaded."""
     _find_model(service, name, version)
-    return _answer({"name": name, "ready": True})
+    return answer_json({"name": name, "ready": True})
 
 
 @router.post("/models/{name}/infer", dependencies=[can_predict])
@@ -125,7 +125,3 @@ def _find_model(service: Service, name: str, version: str | None) -> ServedModel
         hint = f"Use {model.version}, or none"
         raise ServiceError(404, f"version {str(version)[:100]} of {name} is not served", hint=hint)
     return model
-
-
-def _answer(value: Any) -> Response:
-    return Response(encode(value), media_type=JSON)

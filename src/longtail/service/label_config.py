@@ -61,7 +61,7 @@ def parse_label_config(text: str) -> LabelControl:
     >>> parse_label_config('<View><Text name="t" value="$body"/><Choices name="c" toName="t"/></View>').field
     'body'
     """
-    reader, parser = _Reader(), expat.ParserCreate()
+    reader, parser = _Reader(), expat.ParserCreate("utf-8")  # whatever encoding the text says it had
     parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
     parser.StartDoctypeDeclHandler = _refuse
     parser.EntityDeclHandler = _refuse

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from longtail.service.answers import PredictOptions, TextAnswer
-from longtail.service.api import JSON, Shared, can_learn, can_predict, encode
+from longtail.service.api import JSON, Shared, answer_json, can_learn, can_predict, encode
 from longtail.service.errors import ServiceError
 from longtail.service.label_config import LabelControl, parse_label_config
 from longtail.service.models import ServedModel
@@ -32,7 +32,7 @@ class LabelingTask(BaseModel):
 class TaskList(BaseModel):
     """Tasks to predict."""
 
-    tasks: list[LabelingTask] = Field(min_length=1)
+    tasks: list[LabelingTask] = Field(min_length=1, fail_fast=True)
     label_config: str = Field("", max_length=10_000_000)
 
 
@@ -50,25 +50,25 @@ class Webhook(BaseModel):
 async def check_health(name: str, service: Shared) -> Response:
     """Whether there is such a model."""
     service.models.get(name)
-    return _answer({"status": "UP", "model_class": "longtail"})
+    return answer_json({"status": "UP", "model_class": "longtail"})
 
 
 @router.post("/setup", dependencies=[can_predict])
 async def set_up(name: str, service: Shared) -> Response:
     """Return the version of the model. What the request contains, such as an access token, is not looked at."""
-    return _answer({"model_version": _get_version(service.models.get(name))})
+    return answer_json({"model_version": _get_version(service.models.get(name))})
 
 
 @router.get("/versions", dependencies=[can_predict])
 async def list_versions(name: str, service: Shared) -> Response:
     """Return the version of the model."""
-    return _answer({"versions": [_get_version(service.models.get(name))]})
+    return answer_json({"versions": [_get_version(service.models.get(name))]})
 
 
 @router.post("/predict", dependencies=[can_predict])
 async def predict_tasks(name: str, request: TaskList, service: Shared) -> Response:
     """Predict the labels of tasks: one, or the set with the highest expected F1, as the configuration wants."""
-    model, control = service.models.get(name), parse_label_config(request.label_config)
+    model, control = service.models.get(name), await asyncio.to_thread(parse_label_config, request.label_config)
     texts = [_find_text(task, control) for task in request.tasks]
     allow = _find_choices(model, control)
 
@@ -89,12 +89,12 @@ async def receive_event(name: str, request: Webhook, service: Shared) -> Respons
     model = service.models.get(name)
     if request.action in _LEARNED and request.task is not None and request.annotation is not None:
         config = request.project.get("label_config", "") if isinstance(request.project, dict) else ""
-        control = parse_label_config(config) if config else None
+        control = await asyncio.to_thread(parse_label_config, config) if config else None
         text, names = _find_text(request.task, control), sorted(set(_list_names(request.annotation)))
         if text and names:
             event = {"text": text, "accepted": names, "source": "label-studio"}
             await asyncio.to_thread(service.feedback.append, model, [event])
-    return _answer({"result": {}, "status": "ok"}, 201)
+    return answer_json({"result": {}, "status": "ok"}, 201)
 
 
 _NOTHING = TextAnswer([], [], None, None)
@@ -147,7 +147,3 @@ def _list_names(annotation: dict[str, Any]) -> Iterator[str]:
 
 def _get_version(model: ServedModel) -> str:
     return f"{model.name}@{model.version}"
-
-
-def _answer(value: Any, status: int = 200) -> Response:
-    return Response(encode(value), status, media_type=JSON)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from longtail.errors import LongtailError
-from longtail.service.errors import ServiceError, answer_error, make_problem
+from longtail.service.errors import NoToken, ServiceError, answer_error, make_problem
 from longtail.service.metrics import Metrics
 from longtail.service.settings import ServiceSettings, split_list
 from longtail.service.tokens import find_scopes
@@ -24,6 +24,7 @@ from longtail.service.tokens import find_scopes
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 NO_ROUTE = "none"  # in metrics and logs: an address that does not exist
 MORE_REQUESTS = 1000  # that may be open besides those whose texts wait
+_READING = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -43,6 +44,8 @@ class Guard:
         self.app, self.settings, self.tokens, self.metrics = app, settings, tokens, metrics
         self.max_bytes = int(settings.max_body * 1e6)
         self.n_open = 0  # requests
+        self.n_bytes = 0  # of their bodies
+        self.max_open = int(settings.max_open * 1e6)
         self.origins = frozenset(split_list(settings.cors))
         self.hosts = frozenset([*LOCAL_HOSTS, settings.host, *split_list(settings.hosts)])
 
@@ -66,10 +69,12 @@ class Guard:
             await send(message)
 
         self.n_open += 1
+        scope["longtail_bytes"] = 0
         try:
             await self._answer(scope, receive, send_with_headers, headers)
         finally:
             self.n_open -= 1
+            self.n_bytes -= scope["longtail_bytes"]
             route = getattr(scope.get("route"), "path", NO_ROUTE)
             seconds = time.monotonic() - start
             self.metrics.requests.labels(route, str(status)).inc()
@@ -82,7 +87,9 @@ class Guard:
                 raise ServiceError(429, f"{self.n_open:,} requests are open", hint="Try again later", retry_after=1)
             self._check_origin(scope["method"], headers)
             scope["longtail_scopes"] = self._find_scopes(headers)
-            body = await self._read_body(receive, headers)
+            if scope["longtail_scopes"] == frozenset() and scope["method"] not in _READING:
+                raise NoToken  # before the body is read
+            body = await self._read_body(scope, receive, headers)
         except LongtailError as error:
             response = answer_error(error)
             response.headers["connection"] = "close"  # the rest of the body is not read
@@ -119,21 +126,21 @@ class Guard:
         if self.tokens is None and not self.settings.insecure and host not in self.hosts:
             hint = f"Call it by one of: {', '.join(sorted(self.hosts))}; or set hosts"
             raise ServiceError(421, f'the service is not known as "{host[:100]}"', hint=hint)
-        if origin is None or method in ("GET", "HEAD", "OPTIONS") or origin in self.origins or "*" in self.origins:
+        if origin is None or method in _READING or origin in self.origins or "*" in self.origins:
             return
-        if origin.rpartition("://")[2] != headers.get("host", ""):
+        if origin.partition("://")[2] != headers.get("host", ""):
             raise ServiceError(403, "requests of other web pages are not allowed", hint="Set cors to the origin of the page")
 
     def _find_scopes(self, headers: dict[str, str]) -> frozenset[str] | None:
         """Return the scopes of the token; None if there are no tokens, so that everything is allowed."""
         return None if self.tokens is None else find_scopes(self.tokens, headers.get("authorization", "")) or frozenset()
 
-    async def _read_body(self, receive: Receive, headers: dict[str, str]) -> bytes | None:
+    async def _read_body(self, scope: Scope, receive: Receive, headers: dict[str, str]) -> bytes | None:
         """Read a body of limited size within limited time; None if the client has gone."""
         declared = headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > self.max_bytes:
             raise self._too_large()
-        parts, size = [], 0
+        parts = []
         try:
             async with asyncio.timeout(self.settings.patience):
                 while True:
@@ -141,9 +148,13 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         return None
                     parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self.max_bytes:
+                    scope["longtail_bytes"] += len(parts[-1])
+                    self.n_bytes += len(parts[-1])
+                    if scope["longtail_bytes"] > self.max_bytes:
                         raise self._too_large()
+                    if self.n_bytes > self.max_open:
+                        found = f"requests of {self.settings.max_open:g} MB are open"
+                        raise ServiceError(429, found, hint="Try again later", retry_after=1)
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError as error:

@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from longtail.data.annif import make_uri
 from longtail.decisions.constraints import Constraints
 from longtail.errors import BundleError, LongtailError
 from longtail.service.answers import PredictOptions, predict_texts
@@ -56,11 +55,10 @@ class ServedModel:
         """The model card."""
         return {**self.summary, **describe_further(self.tagger, self.catalogue, self.n_bytes)}
 
-    @cached_property
-    def labels_by_urn(self) -> dict[str, int]:
-        """The labels without a URI, by the one that Annif knows them by."""
+    def prepare(self) -> None:
+        """Build what requests need, so that none of them waits for it: with a million labels, that takes seconds."""
         labels = self.tagger.labels
-        return {make_uri(labels, label): label for label in range(len(labels)) if labels.get_uri(label) is None}
+        _ = self.card, self.catalogue.index, labels.ids, labels.keys, labels.hierarchy.children
 
     @cached_property
     def find_constraints(self) -> Any:
@@ -81,7 +79,7 @@ def read_model(name: str, folder: Path, threads: int | None) -> ServedModel:
     written = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, UTC).isoformat(timespec="seconds")
     size = sum(entry["bytes"] for entry in manifest["files"].values())
     model = ServedModel(name, folder, tagger, hashlib.sha256(before).hexdigest()[:12], written, size)
-    _ = model.card
+    model.prepare()
     if tagger.reads_texts:
         predict_texts(model, [PROBE], PredictOptions(explain=True))
     return model
@@ -94,6 +92,7 @@ class ModelStore:
         self.folders, self.threads, self.metrics = dict(folders), threads, metrics
         self.models: dict[str, ServedModel] = {}
         self._reloading = asyncio.Lock()
+        self._seen: dict[str, tuple[int, int] | None] = {}  # manifests that were loaded, or could not be
 
     @property
     def default(self) -> str:
@@ -103,6 +102,7 @@ class ModelStore:
     def load_all(self) -> None:
         """Load every model; an error if one of them cannot be loaded."""
         for name, folder in self.folders.items():
+            self._seen[name] = _stamp(folder)  # before it is read, so that a change meanwhile is noticed
             self._install(read_model(name, folder, self.threads))
 
     def get(self, name: str | None = None) -> ServedModel:
@@ -133,18 +133,19 @@ class ModelStore:
 
     async def watch(self, seconds: float) -> None:
         """Load models again when their manifests change; never returns."""
-        seen = {name: _stamp(folder) for name, folder in self.folders.items()}
         while True:
             await asyncio.sleep(seconds)
             for name, folder in self.folders.items():
                 stamp = _stamp(folder)
-                if stamp not in (None, seen[name]):
-                    seen[name] = stamp
+                if stamp not in (None, self._seen[name]):
+                    self._seen[name] = stamp
                     await self.try_reload(name)
 
     async def try_reload(self, name: str) -> None:
         """Load a model again; an error is logged only."""
-        await asyncio.gather(self.reload(name), return_exceptions=True)
+        (result,) = await asyncio.gather(self.reload(name), return_exceptions=True)
+        if isinstance(result, Exception) and not isinstance(result, (LongtailError, OSError)):  # these are logged already
+            log.error("the model %s was not loaded again, the present one stays: %s", name, type(result).__name__)
 
     async def try_reload_all(self) -> None:
         """Load all models again; errors are logged only."""

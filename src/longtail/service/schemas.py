@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from longtail.service.answers import MAX_K, MAX_WORDS
 
 Word = Annotated[str, Field(min_length=1, max_length=2000)]
-Words = Annotated[list[Word], Field(max_length=MAX_WORDS)]
+Words = Annotated[list[Word], Field(max_length=MAX_WORDS, fail_fast=True)]
+Texts = Annotated[list[str], Field(min_length=1, fail_fast=True)]  # an error for each of millions of values takes gigabytes
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, values: Any) -> Any:
+        """Report one unknown field. Otherwise there would be an error for each of them, and a request may have millions."""
+        if isinstance(values, dict) and (unknown := values.keys() - cls.model_fields.keys()):
+            raise PydanticCustomError("unknown", 'there is no field "{name}"', {"name": str(min(unknown))[:100]})
+        return values
+
 
 class PredictRequest(_Strict):
     """Texts, and which labels to return for each of them."""
 
-    texts: list[str] = Field(min_length=1, description="Texts, at most as many as the service allows (1,000)")
+    texts: Texts = Field(description="Texts, at most as many as the service allows (1,000)")
     model: str | None = Field(None, description="Name of a model. Default: the first one")
     k: int | None = Field(None, ge=1, le=MAX_K, description="Number of labels (default: 5); of sets, at most so many")
     target: str | None = Field(None, description="A set of labels: expected-f1, precision=0.9, recall=0.8, count=3, …")

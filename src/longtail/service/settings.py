@@ -37,6 +37,11 @@ class ServiceSettings(Settings):
         "Texts that wait for their prediction; above that, requests are refused.", default=4000, positive=True
     )
     max_body: float = setting("Megabytes per request.", default=16.0, positive=True)
+    max_open: float = setting(
+        "Megabytes of all requests that are being answered; above that, they are refused.",
+        default=256.0,
+        positive=True,
+    )
     deadline: float = setting("Seconds after which a request that is not answered fails.", default=30.0, positive=True)
     patience: float = setting(
         "Seconds that a client may take to send a request, or may stop reading the answer.", default=20.0, positive=True
@@ -58,6 +63,9 @@ class ServiceSettings(Settings):
         if self.max_waiting < self.max_texts:
             found = f"max_waiting is {self.max_waiting}, less than max_texts, which is {self.max_texts}"
             raise SettingError(found, hint="A request with the largest number of texts must fit into the queue")
+        if self.max_open < self.max_body:
+            found = f"max_open is {self.max_open:g}, less than max_body, which is {self.max_body:g}"
+            raise SettingError(found, hint="The largest request must be within the limit of all of them")
         if not self.is_local and self.token_file is None and not self.insecure:
             hint = "Give --token-file, or --insecure if everybody who reaches this address may use the service"
             raise SettingError(

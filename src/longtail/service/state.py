@@ -9,13 +9,11 @@ from fastapi import Request
 
 from longtail.service.answers import PredictOptions
 from longtail.service.batching import Batcher, Render
-from longtail.service.errors import ServiceError
+from longtail.service.errors import NoToken, ServiceError
 from longtail.service.feedback import FeedbackLog
 from longtail.service.metrics import Metrics
 from longtail.service.models import ModelStore, ServedModel
 from longtail.service.settings import ServiceSettings
-
-_CHALLENGE = "Send the header Authorization: Bearer TOKEN"
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def require_scope(scope: str) -> Callable[[Request], Awaitable[None]]:
         if scopes is None or scope in scopes:
             return
         if not scopes:
-            raise ServiceError(401, "there is no valid token", hint=_CHALLENGE)
+            raise NoToken
         raise ServiceError(403, f'the token does not have the scope "{scope}"', hint="Use another token")
 
     return check
