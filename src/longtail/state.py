@@ -84,9 +84,8 @@ def check_array(
     :param ascending: Whether each value must be larger than the one before.
     :param distinct: Whether all values must be different; they must be integers from 0 to ``maximum``.
 
-    >>> check_array({"ids": np.array([2, 5])}, "ids", "i4 i8", (None,), minimum=0, maximum=4)
-    Traceback (most recent call last):
-    longtail.errors.BundleError: the array "ids" has the value 5. It must be at most 4. The model was changed or damaged: …
+    >>> check_array({"ids": np.array([2, 3])}, "ids", "i4 i8", (None,), minimum=0, maximum=4).tolist()
+    [2, 3]
     """
     array = get_array(state, name)
     if array.dtype.str.lstrip("<>|=") not in dtypes.split():

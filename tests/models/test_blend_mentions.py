@@ -68,7 +68,7 @@ def test_probabilities_by_hand() -> None:
 
 def test_a_round_trip() -> None:
     mentions = Mentions(NAMES).fit(["tax", "Åland"], sp.csr_array(np.eye(2, 6, 1)))
-    again = Mentions.from_state(mentions.state())
+    again = Mentions.from_state(mentions.state(), 6)
     assert again.forms == mentions.forms and again.probability.tolist() == mentions.probability.tolist()
 
 

@@ -125,7 +125,7 @@ def test_the_trained_encoder_is_that_of_neuralxc(noisy) -> None:  # type: ignore
     paper = {name: value for name, value in NeuralXC.presets["paper"].items() if name in NeuralXC.param_names()}
     published = NeuralXC(**{**paper, "encoder": "12-6", "output_activation": "sigmoid", "mode": "staged", "epochs": 3})
     model, other = HierarchicalXC(encoder="12-6", encoder_epochs=3).fit(X, Y), published.fit(X, Y)
-    assert np.array_equal(model.encode(X).toarray(), other.encode(X).toarray())
+    assert np.allclose(model.encode(X).toarray(), other.encode(X).toarray(), atol=0.003)  # neuralxc has 8 bits per weight
     again = HierarchicalXC(**model.get_params()).restore(model.state())
     assert np.array_equal(model.topk(X, 5).scores, again.topk(X, 5).scores)
 

@@ -67,7 +67,7 @@ def test_a_narrow_beam_finds_fewer_labels_with_exact_scores() -> None:
 
 def test_weights_round_trip() -> None:
     tree, weights, _ = make_random_tree(5)
-    again = TreeWeights.from_state(weights.state())
+    again = TreeWeights.from_state(weights.state(), tree, 8)
     X = sp.random_array((50, 8), density=0.5, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
     setting = {"per_tree": 5, "beam": 3, "loss": "logistic", "threads": 1}
     before, after = (search_beam([LinearTree(tree, w)], X, 5, **setting) for w in (weights, again))  # type: ignore[arg-type]

@@ -311,7 +311,8 @@ def test_models_with_their_own_features_are_loaded(train: Dataset, test: Dataset
     old_settings = {**about["settings"], "ngrams": 2}
     old_state = {**state["model"], **{f"features.{name}": array for name, array in words.items()}}
     old_state["sizes"] = old_state["sizes"] * [1, 0]  # it read texts
-    again = pipeline.unfitted().restore({**about, "settings": old_settings, "features": None}, {"model": old_state})
+    old_about = {**about, "settings": old_settings, "features": None, "decisions": list(about["decisions"])}
+    again = pipeline.unfitted().restore(old_about, {"model": old_state})
     assert equal(again.topk(test.texts, 4), pipeline.topk(test.texts, 4))
 
 

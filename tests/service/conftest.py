@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,19 @@ LABELS = Labels(
 
 
 class Client:
-    """Sends requests to an application, one after another or together, in one event loop."""
+    """Sends requests to an application, one after another or together, in one event loop.
+
+    The loop runs in a thread: where tests of the page have run before, the browser's loop runs in the main thread.
+    """
 
     def __init__(self, app: FastAPI) -> None:
-        self.app, self.loop = app, asyncio.new_event_loop()
+        self.app, self.loop, self.thread = app, asyncio.new_event_loop(), ThreadPoolExecutor(1)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", timeout=60)
         self.lifespan: Any = app.router.lifespan_context(app)
         self.run(self.lifespan.__aenter__())
 
     def run(self, work: Any) -> Any:
-        return self.loop.run_until_complete(work)
+        return self.thread.submit(self.loop.run_until_complete, work).result()
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         return self.run(self.http.get(path, **more))
@@ -45,8 +49,9 @@ class Client:
     def close(self) -> None:
         self.run(self.lifespan.__aexit__(None, None, None))
         self.run(self.http.aclose())
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.run(self.loop.shutdown_default_executor())
         self.loop.close()
+        self.thread.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -57,12 +57,13 @@ class RiskCurve:
     def from_state(cls, state: State) -> Self:
         """Restore what ``state`` returned."""
         sizes = check_array(state, "sizes", "i8", (2,), minimum=0, maximum=MAX_COUNT).tolist()
-        curve = check_array(state, "curve", "f8", (len(_COLUMNS), None), minimum=0, maximum=MAX_COUNT)
+        curve = check_array(state, "curve", "f8", (len(_COLUMNS), None), minimum=-_ROUNDING, maximum=MAX_COUNT)
         if not curve.size or (np.diff(curve[0]) <= 0).any() or curve[0, -1] > 1:
             raise refuse(state, "curve", "has no ascending thresholds", "There must be one, and all must be at most 1")
         return cls(*sizes, *curve)
 
 
+_ROUNDING = 1e-6  # sums in models of format 5 may be this far below 0
 _COLUMNS = ("thresholds", "n_labels", "n_filled", "wrong", "missed")
 
 
@@ -88,7 +89,8 @@ def measure_curve(topk: TopK, Y: sp.csr_array) -> RiskCurve:
     n_labelled = int(np.count_nonzero(n_true))
     found = add_up(is_hit / np.maximum(n_true, 1)[:, None])
     counts = (add_up(np.ones(1)), add_up(is_first.astype(np.float64)))
-    return RiskCurve(n_labelled, topk.n_samples, _GRID, *counts, add_up(added), n_labelled - found)
+    wrong, missed = np.maximum(add_up(added), 0.0), np.maximum(n_labelled - found, 0.0)  # sums are rounded
+    return RiskCurve(n_labelled, topk.n_samples, _GRID, *counts, wrong, missed)
 
 
 def find_precision_threshold(curve: RiskCurve, level: float, delta: float = DELTA) -> float:
