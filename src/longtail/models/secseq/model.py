@@ -129,7 +129,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         fitted = {**PLAIN_WORDS, "ngrams": ngrams}
         features = {
             **{"kind": TextFeatures.__name__, "settings": fitted, "fitted settings": fitted},
-            **{"decisions": (), "autoencoder": None},
+            **{"decisions": [], "autoencoder": None},
         }
         words = {f"words.{name}": array for name, array in own.items()}
         return {**about, "settings": settings, "features": features}, {**state, "model": model, "features": words}
