@@ -31,7 +31,7 @@ class PredictRequest(_Strict):
 
     texts: Texts = Field(description="Texts, at most as many as the service allows (1,000)")
     model: str | None = Field(None, description="Name of a model. Default: the first one")
-    k: int | None = Field(None, ge=1, le=MAX_K, description="Number of labels (default: 5), or the largest number of labels in a set")
+    k: int | None = Field(None, ge=1, le=MAX_K, description="Number of labels (default: 5); the largest number in a set")
     target: str | None = Field(None, description="A set of labels: expected-f1, precision=0.9, recall=0.8, count=3, …")
     threshold: float | None = Field(None, allow_inf_nan=False, description="The labels with at least this score")
     allow: Words | None = Field(None, description="Only these labels: names, URIs, notations, or patterns with * and ?")
