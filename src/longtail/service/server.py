@@ -15,6 +15,7 @@ from longtail.extras import require
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 
 _BACKLOG = 2048
+_KEEP_ALIVE = 75  # seconds; longer than clients keep idle connections, or a request may meet a connection that ends
 
 
 def serve(
@@ -55,6 +56,7 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         h11_max_incomplete_event_size=1 << 16,
     )
