@@ -25,6 +25,12 @@ LABELS = Labels(
 )
 
 
+def run_in_thread(work: Any) -> Any:
+    """Run a coroutine in a thread: in the main thread, the loop of a browser may be running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 class Client:
     """Sends requests to an application, one after another or together, in one event loop.
 

@@ -27,7 +27,7 @@ from longtail.service.protocol import make_protocol
 from longtail.service.schemas import FeedbackRequest, PredictRequest
 from longtail.service.settings import ServiceSettings, name_models, read_settings
 from longtail.service.tokens import find_scopes, read_tokens
-from service.conftest import Client
+from service.conftest import Client, run_in_thread
 
 PREDICTS, LEARNS, ADMIN = "p" * 20, "l" * 20, "a" * 20
 PREDICT = "/api/v1/predict"
@@ -315,7 +315,7 @@ def test_too_many_open_requests_are_refused_but_not_those_for_health() -> None:
             statuses.append(message.get("status"))
 
         scope = {"type": "http", "method": "GET", "path": path, "headers": [(b"host", b"localhost")]}
-        asyncio.run(guard(scope, receive, send))
+        run_in_thread(guard(scope, receive, send))
         return int(statuses[0])
 
     assert (ask("/api/v1/models"), ask("/api/v1/health/live")) == (429, 200)

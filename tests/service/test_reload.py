@@ -12,7 +12,7 @@ import pytest
 from longtail import Tagger, edit_labels
 from longtail.service.metrics import Metrics
 from longtail.service.models import ModelStore
-from service.conftest import Client
+from service.conftest import Client, run_in_thread
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_change_between_loading_and_start_is_noticed(folder: Path, copy: Path)
                 await asyncio.sleep(0.02)
         watch.cancel()
 
-    asyncio.run(work())
+    run_in_thread(work())
 
 
 def test_any_failure_of_a_reload_is_logged(
