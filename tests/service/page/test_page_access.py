@@ -106,8 +106,10 @@ def test_everything_works_without_a_mouse(page: Any) -> None:
     page.keyboard.press("Tab")
     assert focused() == "tab-tag"
     page.keyboard.press("ArrowLeft")
-    assert focused() == "tab-models" and page.locator("#panel-models").is_visible()
+    assert focused() == "tab-models"
+    expect(page.locator("#panel-models")).to_be_visible()
     page.keyboard.press("ArrowRight")
+    expect(page.locator("#panel-tag")).to_be_visible()
     seen = []
     for _ in range(7):
         page.keyboard.press("Tab")

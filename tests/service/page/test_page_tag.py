@@ -75,7 +75,7 @@ def test_a_text_unlike_the_training_data_is_warned_of(page: Any, tag: Tag) -> No
     tag(page)
     assert page.locator("#warning").is_hidden()
     tag(page, "Antidisestablishmentarianism internationalization")
-    assert "does not know 2 of the 2 words" in page.locator("#warning").text_content()
+    expect(page.locator("#warning")).to_contain_text("does not know 2 of the 2 words")
 
 
 def test_the_threshold_says_what_to_expect(page: Any, tag: Tag) -> None:
