@@ -14,6 +14,7 @@ from longtail.decisions.constraints import combine_constraints
 from longtail.decisions.rules import LabelRules
 from longtail.errors import SettingError
 from longtail.kernels import Bools
+from longtail.topk import NO_LABEL
 
 LABELS = Labels(
     ("pets", "cats", "kittens", "dogs", "use::edit", "use::view, print", "a[1]"),
@@ -63,9 +64,10 @@ def test_required_labels_need_not_be_allowed_but_not_be_denied() -> None:
     assert mask(allow=["dogs"], required=["use::edit"]) == {"dogs", "use::edit"}
     with pytest.raises(SettingError, match='"dogs" is both required and denied'):
         combine_constraints(LABELS, [Constraints(required=["dogs"]), Constraints(deny=["d*"])])
-    retired = np.array(LABELS.names) == "dogs"
+    predicted_as = np.arange(len(LABELS))
+    predicted_as[LABELS.ids["dogs"]] = NO_LABEL
     with pytest.raises(SettingError, match="retired"):
-        combine_constraints(LABELS, [Constraints(required=["dogs"])], retired=retired)
+        combine_constraints(LABELS, [Constraints(required=["dogs"])], predicted_as=predicted_as)
     with pytest.raises(SettingError, match='"cats" and "dogs" are both required, but exclude each other'):
         combine_constraints(LABELS, [Constraints(required=["cats", "dogs"]), Constraints(at_most_one=[["cats", "dogs"]])])
 
@@ -75,8 +77,8 @@ def test_all_constraints_hold_together() -> None:
     assert both is not None and names(both.mask) == {"dogs"}
     required = combine_constraints(LABELS, [Constraints(required=["use::edit"]), Constraints(allow=["cats"])])
     assert required is not None and names(required.mask) == {"cats", "use::edit"}
-    allowed, retired = np.arange(7) < 3, np.arange(7) == 0
-    rules = combine_constraints(LABELS, [], allowed, retired)
+    allowed, predicted_as = np.arange(7) < 3, np.array([1, 1, 2, 3, 4, 5, 6])
+    rules = combine_constraints(LABELS, [], allowed, predicted_as)
     assert rules is not None and names(rules.mask) == {"cats", "kittens"}
     assert combine_constraints(LABELS, []) is None
 

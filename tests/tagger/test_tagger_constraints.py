@@ -143,6 +143,51 @@ def test_labels_that_the_constraints_need_cannot_be_retired(own: Tagger) -> None
     editor = LabelEditor(own)
     with pytest.raises(SettingError, match=r'impossible: the label "music" is both required and denied. Change the con'):
         editor.retire("music")
-    with pytest.raises(SettingError, match="impossible"):
-        editor.merge("music", into="sea")
     assert names(own.predict(TEXTS, 4))[0].count("music") == 1 and not editor.history
+
+
+def test_a_merged_label_stands_for_the_one_that_is_predicted(own: Tagger) -> None:
+    editor = LabelEditor(own)
+    editor.merge("sea", into="music")
+    editor.rename("music", "songs")
+    for former in ("sea", "music"):  # merged, renamed
+
+        def predict(former: str = former, **constraints: list[str]) -> list[list[str]]:
+            words = {name: [former, *words] for name, words in constraints.items()}
+            return names(own.predict(TEXTS, 4, constraints=Constraints(**words)))
+
+        assert predict(allow=[]) == [["songs"], ["songs"]]
+        assert [sorted(row) for row in predict(allow=["metal"])] == [["metal", "songs"]] * 2
+        assert all("songs" not in row and len(row) == 2 for row in predict(deny=[]))
+        assert predict(subtrees=[]) == [["songs"], ["songs"]]
+        assert all(row[-1] == "songs" for row in names(own.predict(TEXTS, 1, constraints=Constraints(required=[former]))))
+        (row, _) = names(own.predict(TEXTS, 4, constraints=Constraints(at_most_one=[[former, "fruit"]])))
+        assert ("songs" in row) + ("fruit" in row) == 1
+
+
+def test_a_pattern_matches_names_of_labels_that_are_predicted(own: Tagger) -> None:
+    LabelEditor(own).merge("sea", into="music")
+    assert all("music" in row for row in names(own.predict(TEXTS, 4, constraints=Constraints(deny=["s*"]))))
+    with pytest.raises(SettingError, match="no label may be predicted"):
+        own.predict(TEXTS, 4, constraints=Constraints(allow=["se?"]))
+
+
+def test_a_retired_label_is_never_predicted_even_if_it_is_allowed(own: Tagger) -> None:
+    LabelEditor(own).retire("sea")
+    assert names(own.predict(TEXTS, 4, constraints=Constraints(allow=["sea", "music"]))) == [["music"], ["music"]]
+    with pytest.raises(SettingError, match="never predicted"):
+        own.predict(TEXTS, constraints=Constraints(allow=["sea"]))
+    with pytest.raises(SettingError, match="both required and denied"):
+        own.predict(TEXTS, constraints=Constraints(required=["sea"]))
+
+
+def test_constraints_of_a_tagger_follow_merged_labels(own: Tagger) -> None:
+    own.constraints = Constraints(required=["music"])
+    editor = LabelEditor(own)
+    editor.merge("music", into="sea")
+    assert names(own.predict(TEXTS, 1)) == [["sea"], ["sea"]]
+    editor.set_constraints([Constraints(allow=["music", "fruit"]), Constraints(allow=["sea"])])
+    assert own.constraints == Constraints(allow=["sea"]) and names(own.predict(TEXTS)) == [["sea"], ["sea"]]
+    editor.undo()
+    editor.undo()
+    assert names(own.predict(TEXTS, 1)) == [["music"], ["music"]]

@@ -18,14 +18,16 @@ from longtail.errors import SettingError, suggest
 from longtail.files import open_atomic
 from longtail.kernels import Bools, Ints, Longs
 from longtail.model import check_mask
+from longtail.topk import NO_LABEL
 
 _WILDCARD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What must hold for the labels of every text. Labels are given by name, URI, notation, or another name that they have.
+    """What must hold for the labels of every text. Labels are given by name, URI, notation, other or former name.
 
+    A label that was merged into another one stands for that one.
     A word with ``*``, ``?`` or ``[…]`` that is not itself the name of a label stands for all labels with such a name, URI or
     notation: ``field::*``. The result has the best k labels for which everything holds, not those of the best k labels.
 
@@ -65,28 +67,33 @@ class Constraints:
         """Whether only some labels are allowed."""
         return self.allow is not None or self.subtrees is not None
 
-    def resolve(self, labels: Labels) -> LabelRules:
-        """Find the labels that the words stand for. The result for the last labels is kept."""
+    def resolve(self, labels: Labels, predicted_as: Ints | None = None) -> LabelRules:
+        """Find the labels that the words stand for. The result for the last labels is kept.
+
+        :param labels: The labels.
+        :param predicted_as: [n_labels] The label that is predicted in place of each, which a word then stands for: itself,
+            the one that it was merged into, or ``NO_LABEL`` if it is retired. None: itself.
+        """
         known = vars(self).get("_resolved")
-        if known is None or known[0] is not labels:
-            known = (labels, self._resolve(labels))
+        if known is None or known[0] is not labels or known[1] is not predicted_as:
+            known = (labels, predicted_as, self._resolve(labels, predicted_as))
             object.__setattr__(self, "_resolved", known)
-        rules: LabelRules = known[1]
+        rules: LabelRules = known[2]
         return rules
 
-    def _resolve(self, labels: Labels) -> LabelRules:
-        allowed = np.ones(len(labels), bool)
-        if self.limits_labels:
-            allowed = _find_labels(labels, self.allow or ())
+    def _resolve(self, labels: Labels, predicted_as: Ints | None) -> LabelRules:
+        def find(words: Sequence[str]) -> Bools:
+            return _find_labels(labels, words, predicted_as)
+
+        allowed = find(self.allow or ()) if self.limits_labels else np.ones(len(labels), bool)
         if self.subtrees is not None:
             if labels.parents is None:
                 hint = "Train on data with a vocabulary that has them: SKOS, or a table with the columns name and parents"
                 raise SettingError("subtrees need the parents of the labels, which are not known", hint=hint)
-            allowed |= labels.hierarchy.find_descendants(np.flatnonzero(_find_labels(labels, self.subtrees)))
-        denied = _find_labels(labels, self.deny)
-        required = np.flatnonzero(_find_labels(labels, self.required))
-        groups = tuple(np.flatnonzero(_find_labels(labels, group)) for group in self.at_most_one)
-        return LabelRules(allowed, denied, required, groups, labels.hierarchy if self.with_parents else None)
+            allowed |= labels.hierarchy.find_descendants(np.flatnonzero(find(self.subtrees)))
+        required = np.flatnonzero(find(self.required))
+        groups = tuple(np.flatnonzero(find(group)) for group in self.at_most_one)
+        return LabelRules(allowed, find(self.deny), required, groups, labels.hierarchy if self.with_parents else None)
 
     def translate(self, labels: Labels, others: Labels, ids: Ints) -> Constraints:
         """Return constraints for other labels. A word that means something else there is replaced by names of labels.
@@ -155,20 +162,23 @@ class Constraints:
 
 
 def combine_constraints(
-    labels: Labels, constraints: Iterable[Constraints], allowed: Bools | None = None, retired: Bools | None = None
+    labels: Labels,
+    constraints: Iterable[Constraints],
+    allowed: Bools | None = None,
+    predicted_as: Ints | None = None,
 ) -> LabelRules | None:
     """Combine constraints that must all hold; None if there is nothing that must hold.
 
     :param labels: The labels of the tagger.
     :param constraints: Constraints of the tagger and of the request.
     :param allowed: Labels that may be predicted [n_labels]; None: all.
-    :param retired: Labels that are never predicted [n_labels]; None: none.
+    :param predicted_as: The label that is predicted in place of each [n_labels]; see ``Constraints.resolve``.
     """
-    rules = [each.resolve(labels) for each in constraints]
-    if allowed is not None or retired is not None:
+    rules = [each.resolve(labels, predicted_as) for each in constraints]
+    if allowed is not None or predicted_as is not None:
         nothing = np.zeros(len(labels), bool)
         mask = ~nothing if allowed is None else check_mask(allowed, len(labels))
-        rules.append(LabelRules(mask, nothing if retired is None else retired))
+        rules.append(LabelRules(mask, nothing if predicted_as is None else predicted_as != np.arange(len(labels))))
     if not rules:
         return None
     first, *others = rules
@@ -178,7 +188,9 @@ def combine_constraints(
     return first
 
 
-def merge_constraints(labels: Labels, constraints: Iterable[Constraints]) -> Constraints | None:
+def merge_constraints(
+    labels: Labels, constraints: Iterable[Constraints], predicted_as: Ints | None = None
+) -> Constraints | None:
     """Write constraints that must all hold as one; None if there are none.
 
     Words stay as they are, so that they also stand for labels that are added later. If there are different lists of allowed
@@ -191,11 +203,11 @@ def merge_constraints(labels: Labels, constraints: Iterable[Constraints]) -> Con
     given = [each for each in dict.fromkeys(constraints) if each != Constraints()]
     if not given:
         return None
-    combine_constraints(labels, given)  # an error if they contradict each other
+    combine_constraints(labels, given, predicted_as=predicted_as)  # an error if they contradict each other
     lists = list(dict.fromkeys((each.allow, each.subtrees) for each in given if each.limits_labels))
     allow, subtrees = lists[0] if lists else (None, None)
     if len(lists) > 1:
-        allowed = np.logical_and.reduce([each.resolve(labels).allowed for each in given])
+        allowed = np.logical_and.reduce([each.resolve(labels, predicted_as).allowed for each in given])
         allow, subtrees = [labels.names[i] for i in np.flatnonzero(allowed)], None
     return Constraints(
         allow=allow,
@@ -228,14 +240,16 @@ def _to_words(name: str, words: Any) -> tuple[str, ...] | None:
     return out
 
 
-def _find_labels(labels: Labels, words: Sequence[str]) -> Bools:
-    """[n_labels] The labels that some words stand for."""
+def _find_labels(labels: Labels, words: Sequence[str], predicted_as: Ints | None = None) -> Bools:
+    """[n_labels] The labels that some words stand for. The name of a merged label stands for the one that is predicted."""
     found = np.zeros(len(labels), bool)
     for word in words:
         matches = _match_word(labels, word)
         if not len(matches):
             what = "no label matches" if is_pattern(word) else "there is no label"
             raise SettingError(f'{what} "{word}"', hint=suggest(word, labels.names))
+        if predicted_as is not None and word in labels.keys:  # a pattern describes names, not one label
+            matches = np.where(predicted_as[matches] == NO_LABEL, matches, predicted_as[matches])
         found[matches] = True
     return found
 

@@ -153,7 +153,7 @@ class LabelEditor:
         :param reason: Why, for the history.
         """
         given = [constraints] if isinstance(constraints, Constraints) else constraints or ()
-        old, new = self.constraints, merge_constraints(self.register.labels, given)
+        old, new = self.constraints, merge_constraints(self.register.labels, given, self.register.predicted_as)
         register, summary = lifecycle.constrain(self.register, old, new)
         change = Change(_now(), "constraints", summary, reason)
         self._replace(self.register.commit(register, change, constraints=None if old is None else old.to_dict()), new)

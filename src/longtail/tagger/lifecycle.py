@@ -127,7 +127,7 @@ def constrain(register: Register, old: Constraints | None, new: Constraints | No
         found = "this model has no constraints" if new is None else "these are the constraints of the model already"
         raise SettingError(found, hint="There is nothing to change")
     if new is not None:
-        combine_constraints(register.labels, [new], retired=register.retired)
+        combine_constraints(register.labels, [new], predicted_as=register.predicted_as)
     return register, "none" if new is None else _summarise(new)
 
 
@@ -136,7 +136,7 @@ def check_constraints(register: Register, constraints: Constraints | None) -> No
     if constraints is None:
         return
     try:
-        combine_constraints(register.labels, [constraints], retired=register.retired)
+        combine_constraints(register.labels, [constraints], predicted_as=register.predicted_as)
     except SettingError as error:
         hint = "Change the constraints first: `longtail labels MODEL constraints`, or LabelEditor.set_constraints"
         raise SettingError(f"the constraints of the model would be impossible: {error.found}", hint=hint) from error

@@ -81,9 +81,9 @@ class Register:
         return is_active
 
     @property
-    def retired(self) -> Bools | None:
-        """Labels that are never predicted, because they were retired or merged [n_labels]; None: there are none."""
-        return None if self.is_original else ~self.is_active
+    def predicted_as(self) -> Ints | None:
+        """The label that is predicted in place of each [n_labels], ``NO_LABEL`` if none is; None: each label itself."""
+        return None if self.is_original else self.resolved
 
     @property
     def is_original(self) -> bool:

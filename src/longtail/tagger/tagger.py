@@ -357,7 +357,7 @@ class Tagger:
         """
         given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
         own = [] if self.constraints is None else [self.constraints]
-        return combine_constraints(self.labels, [*own, *given], allowed, self.register.retired)
+        return combine_constraints(self.labels, [*own, *given], allowed, self.register.predicted_as)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
