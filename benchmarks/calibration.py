@@ -62,6 +62,7 @@ def read_parts(corpus: str, size: int | None, part: str) -> tuple[Any, Any]:
 
 def measure(method: str, train: Any, test: Any) -> Row:
     """Train, calibrate and evaluate one method."""
+    from longtail.labelspace.names import append_labels
     from longtail.metrics.calibration import measure_reliability
     from longtail.metrics.ranking import score_samples
     from longtail.pipeline import Pipeline
@@ -72,10 +73,11 @@ def measure(method: str, train: Any, test: Any) -> Row:
 
     pipeline = Pipeline(MethodSpec.parse(method), threads=1)
     with Stopwatch() as training:
-        X = pipeline.fit_features(train.inputs, train.Y)
+        X = pipeline.fit_features(train.inputs, train.Y, labels=train.labels)
         pipeline.fit_model(X, train.Y, None, labels=train.labels)
     with Stopwatch() as calibrating:
-        held_out = predict_held_out(pipeline.model, X, train.Y, None, calibrate=True)
+        Y = append_labels(train.Y, pipeline.named)
+        held_out = predict_held_out(pipeline.model, X, Y, None, calibrate=True)
         tagger = Tagger.from_pipeline(pipeline, train.labels, train.texts is not None, held_out=held_out)
     raw, best = tagger.topk(test.inputs, raw=True), tagger.topk(test.inputs)
     assert (raw.ids == best.ids).all()

@@ -93,3 +93,29 @@ def test_isotonic_regression_by_hand() -> None:
     np.testing.assert_allclose(curve.x, [1, (2 * 2 + 4 * 3) / 6])
     np.testing.assert_allclose(curve.y, [0.25 / 3, (2 + 0.25) / 7])
     np.testing.assert_allclose(curve(np.array([-5.0, 1.0, 10.0])), [0.25 / 3, 0.25 / 3, 2.25 / 7])
+
+
+def test_a_block_of_few_values_stays_near_the_prior() -> None:
+    """The blocks of the last test count 100 more hits and misses, with a share of 0.1 and 0.9."""
+    x = np.array([1.0] * 2 + [2.0] * 2 + [3.0] * 4)
+    prior = np.where(x > 1, 0.9, 0.1)
+    curve = Curve.fit(x, np.array([0, 0, 1, 0, 1, 0, 0, 0], np.float64), prior)
+    np.testing.assert_allclose(curve.y, [(0 + 0.25 + 10) / 103, (2 + 0.25 + 90) / 107])
+
+
+@pytest.mark.parametrize("scale", ["margins", "probabilities"])
+def test_few_samples_are_enough_for_scores_with_a_logistic_curve(scale: str) -> None:
+    """40 samples: without the prior, the error is larger."""
+    errors = []
+    for seed in range(10):
+        topk, Y, _ = simulate(40, seed=seed)
+        scores = topk.scores.astype(np.float64).ravel()
+        hits = find_hits(topk, Y).astype(np.float64).ravel()
+        if scale == "probabilities":
+            topk = TopK(topk.ids, 1 / (1 + np.exp(-topk.scores)))
+        counts = np.full(8, 30)
+        p = fit_calibration(topk, Y, counts).apply(topk, counts).scores.ravel()
+        true = 1 / (1 + np.exp(-(2 * scores - 1 + 0.25 * np.log(30))))  # of labels with an average number of samples
+        errors.append([np.abs(found - true).mean() for found in (p, Curve.fit(scores, hits)(scores))])
+    mean = np.mean(errors, axis=0)
+    assert mean[0] < 0.95 * mean[1]

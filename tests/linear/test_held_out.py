@@ -43,6 +43,25 @@ def test_large_data_is_fitted_to_a_smaller_part(monkeypatch: Any) -> None:
     assert len(model.fitted) == 30
 
 
+def test_the_second_model_knows_no_names_of_labels_that_only_held_out_samples_have() -> None:
+    """40 samples with a label each, then the names of these labels."""
+    X, Y = sp.csr_array(np.eye(80)), sp.csr_array(np.vstack([np.eye(40), np.eye(40)]))
+    model = Recorder()
+    predict_by_part(model.fit, X, Y, 2, seed=0, n_names=40)
+    samples = {row for row in model.fitted if row < 40}
+    assert len(samples) == 20 and model.fitted == samples | {40 + row for row in samples}
+
+
+def test_fewer_long_samples_are_predicted(monkeypatch: Any) -> None:
+    monkeypatch.setattr("longtail.linear.held_out._MAX_HELD_OUT_NONZEROS", 30)
+    monkeypatch.setattr("longtail.linear.held_out._MIN_HELD_OUT", 5)
+    for width, n_predicted in ((1, 30), (3, 10), (10, 5)):
+        found = predict_by_part(
+            Recorder().fit, sp.csr_array(np.ones((80, width))), sp.csr_array(np.ones((80, 1))), 1, seed=0
+        )
+        assert found is not None and found.topk.n_samples in (n_predicted - 1, n_predicted)
+
+
 def test_a_single_sample_cannot_be_split() -> None:
     assert predict_by_part(Recorder().fit, sp.csr_array(np.eye(1)), sp.csr_array(np.ones((1, 1))), 1, seed=0) is None
 

@@ -3,11 +3,12 @@
 The curve is fitted to predictions for samples that the model was not fitted on, and shared by all labels, because most
 labels have too few samples for a curve each:
 
-1. g, an isotonic regression of "the label is right" on the score;
+1. g, an isotonic regression of "the label is right" on the score, which is shrunk to a logistic curve where there are few
+   samples;
 2. log-odds(p) = log-odds(g(score)) + w · (log-odds(g(score)), log(samples of the label)) + b, a logistic regression whose
    weights are shrunk to 0, which is the curve g alone;
 3. the smallest value so far along each row, so that the order of the labels stays as it is;
-4. another isotonic regression, which corrects what step 3 changed on average.
+4. another isotonic regression, which corrects what step 3 changed on average, shrunk to leaving it as it is.
 
 The rank of a label is no part of it: on held-out training data it gained nothing, and the probability of a label would
 depend on which other labels are allowed.
@@ -31,6 +32,8 @@ Doubles = NDArray[np.float64]
 
 MIN_SAMPLES = 20  # held-out samples; with fewer, a curve is a guess
 _RIDGE = 10.0  # of the weights that correct the shared curve
+_SLOPE_RIDGE = 0.1  # of the logistic curve over scores: only so that it exists
+_N_PRIOR = 100  # labels of samples that the prior of a curve counts as; a sample has 20 or more
 _MIN_PROBABILITY = 1e-6  # and one minus it is the largest
 
 
@@ -42,10 +45,15 @@ class Curve:
     y: Doubles  # [n_points] from 0 to 1, non-decreasing
 
     @classmethod
-    def fit(cls, x: Doubles, hits: Doubles) -> Curve:
+    def fit(cls, x: Doubles, hits: Doubles, prior: Doubles | None = None) -> Curve:
         """Fit by isotonic regression. Each block of equal values becomes one point, with the mean of its x.
 
-        Every block counts one more sample with the mean of all hits, so that no probability is exactly 0 or 1.
+        Every block counts one more hit or miss, with the mean of all hits, so that no probability is exactly 0 or 1.
+
+        :param x: [n]
+        :param hits: [n] 1 for a hit, 0 for a miss.
+        :param prior: [n] A non-decreasing function of x. Every block counts ``_N_PRIOR`` more hits or misses with the mean
+            of its prior, so that a block of few values, which may be right by chance, stays near it. None: no prior.
 
         >>> curve = Curve.fit(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 1.0, 0.0, 1.0]))
         >>> curve.x.tolist(), curve.y.tolist()
@@ -56,7 +64,11 @@ class Curve:
         starts = found.blocks[:-1]
         sizes = np.add.reduceat(n, starts)
         means = np.add.reduceat(values * n, starts) / sizes
-        y = np.maximum.accumulate((found.x[starts] * sizes + hits.mean()) / (sizes + 1))
+        more, n_more = hits.mean(), 1
+        if prior is not None:
+            more = more + _N_PRIOR * np.add.reduceat(np.bincount(which, prior), starts) / sizes
+            n_more += _N_PRIOR
+        y = np.maximum.accumulate((found.x[starts] * sizes + more) / (sizes + n_more))
         return cls(means, np.clip(y, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
 
     @classmethod
@@ -124,13 +136,23 @@ def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> 
     [[0.800000011920929]]
     """
     found, hits = topk.ids != NO_LABEL, find_hits(topk, Y).astype(np.float64)
-    by_score = Curve.fit(topk.scores[found].astype(np.float64), hits[found])
+    by_score = _fit_by_score(topk.scores[found].astype(np.float64), hits[found])
     scores = np.where(found, topk.scores, by_score.x[0]).astype(np.float64)
     counts = label_counts[topk.ids]
     evidence = _collect_evidence(by_score, scores, counts)
     weights = fit_logistic(evidence[found], hits[found], ridge=_RIDGE, offset=evidence[found][:, 0]).astype(np.float64)
-    log_odds = _correct(by_score, weights, scores, counts)
-    return Calibration(by_score, weights, Curve.fit(log_odds[found], hits[found]), topk.n_samples)
+    log_odds = _correct(by_score, weights, scores, counts)[found]
+    return Calibration(by_score, weights, Curve.fit(log_odds, hits[found], 1 / (1 + np.exp(-log_odds))), topk.n_samples)
+
+
+def _fit_by_score(scores: Doubles, hits: Doubles) -> Curve:
+    """Step 1. The logistic curve is over log-odds if scores are from 0 to 1, as probabilities are, or over the scores."""
+    z = scores
+    if (scores >= 0).all() and (scores <= 1).all():
+        p = np.clip(scores, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        z = np.log(p / (1 - p))
+    slope, bias = fit_logistic(z[:, None], hits, ridge=_SLOPE_RIDGE).astype(np.float64)
+    return Curve.fit(scores, hits, 1 / (1 + np.exp(-np.clip(slope * z + bias, -30, 30))) if slope > 0 else None)
 
 
 def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[Any]) -> Doubles:

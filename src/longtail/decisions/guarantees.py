@@ -1,14 +1,14 @@
 """Thresholds that keep a promise about precision or recall, from sums over held-out samples.
 
-Both promises are about averages over samples like the held-out ones: drawn from the same source, in any order.
+Both promises are about averages over samples like the held-out ones: drawn from the same source, in any order. With a
+probability of at least 1 − δ over the draw of the held-out samples, the average is at least the one that was asked for
+(Learn-then-Test: Angelopoulos et al. 2021, arXiv:2110.01052).
 
-- Precision: of the labels that a sample gets, the share that is right, averaged over the samples that get labels. With a
-  probability of at least 1 − δ over the draw of the held-out samples, it is at least the one that was asked for
-  (Learn-then-Test: Angelopoulos et al. 2021, arXiv:2110.01052). Samples that get no label do not count, so that a promise
-  cannot be kept by empty sets.
-- Recall: the share of the true labels of a sample that it gets, averaged over the samples that have labels and over the draw
-  of the held-out samples. It is at least the one that was asked for (conformal risk control: Angelopoulos et al. 2022,
-  arXiv:2208.02814). Labels outside of the top k count as missed.
+- Precision: of the labels that a sample gets, the share that is right, averaged over the samples that get labels. Samples
+  that get no label do not count, so that a promise cannot be kept by empty sets.
+- Recall: the share of the true labels of a sample that it gets, averaged over the samples that have labels. Labels outside
+  of the top k count as missed. Conformal risk control (Angelopoulos et al. 2022, arXiv:2208.02814) would promise the mean
+  over all draws only, and one draw in two would fall below it; what is promised here includes that promise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from longtail.errors import SettingError
 from longtail.state import MAX_COUNT, State, check_array, refuse
 from longtail.topk import NO_LABEL, TopK, find_hits
 
-DELTA = 0.1  # probability that the precision of a chosen threshold is below the one that was asked for
+DELTA = 0.1  # probability that the precision or recall of a chosen threshold is below the one that was asked for
 _LOG_ODDS = np.arange(-184, 185) / 20
 _GRID = np.concatenate([[0.0], 1 / (1 + np.exp(-_LOG_ODDS))]).astype(np.float32).astype(np.float64)  # 0, 0.0001 to 0.9999
 _SHARES = (0.8, 0.1, 0.1)  # parts of δ that the sequences of tests for a precision get
@@ -102,7 +102,7 @@ def find_precision_threshold(curve: RiskCurve, level: float, delta: float = DELT
     """
 
     def search(level: float) -> float | None:
-        p_values = compute_p_values(curve, 1 - level)
+        p_values = compute_p_values(curve.wrong, curve.n_filled, 1 - level)
         found = []
         for number, share in enumerate(_SHARES):
             first = int(np.searchsorted(curve.thresholds, 1 - (1 - level) / 2**number))
@@ -115,13 +115,16 @@ def find_precision_threshold(curve: RiskCurve, level: float, delta: float = DELT
     return _require(search, level, "precision", curve, _MORE_TEXTS)
 
 
-def find_recall_threshold(curve: RiskCurve, level: float) -> float:
-    """Return the highest threshold whose recall is at least ``level``, on average over held-out samples and new ones."""
+def find_recall_threshold(curve: RiskCurve, level: float, delta: float = DELTA) -> float:
+    """Return the highest threshold whose recall is at least ``level``, with a probability of 1 − ``delta``.
+
+    Recall falls with the threshold, so one sequence of tests is enough: upwards from 0, where it is highest.
+    """
 
     def search(level: float) -> float | None:
-        bound = (curve.missed + 1) / (curve.n_labelled + 1)  # n/(n+1) · mean + 1/(n+1), which grows with the threshold
-        fits = np.flatnonzero(bound <= 1 - level + 1e-12)
-        return float(curve.thresholds[fits[-1]]) if len(fits) else None
+        p_values = compute_p_values(curve.missed, np.full_like(curve.missed, curve.n_labelled), 1 - level)
+        n_passed = int(np.argmax(np.append(p_values, 1.0) > delta))
+        return float(curve.thresholds[n_passed - 1]) if n_passed else None
 
     return _require(search, level, "recall", curve, _MORE_LABELS)
 
@@ -135,16 +138,19 @@ def find_count_threshold(curve: RiskCurve, count: float) -> float:
     return float(curve.thresholds[np.argmin(np.abs(mean - count))])
 
 
-def compute_p_values(curve: RiskCurve, alpha: float) -> Values:
-    """Return p-values of "the mean share of wrong labels, over the samples that get labels, is above ``alpha``", [g].
+def compute_p_values(sums: Values, n: Values, alpha: float) -> Values:
+    """Return p-values of "the mean of a value in [0, 1] is above ``alpha``", for several values [g].
 
-    The Hoeffding-Bentkus p-value for means of values in [0, 1] is valid for any number of samples (Bates et al. 2021, JACM).
-    Given the number of samples that get labels at a threshold, their shares are independent draws, so it applies to them.
+    The Hoeffding-Bentkus p-value is valid for any number of samples (Bates et al. 2021, JACM). Given the number of samples
+    that get labels at a threshold, their shares of wrong labels are independent draws, so it applies to them.
+
+    :param sums: [g] The sum of each value over samples.
+    :param n: [g] The number of these samples.
     """
     from scipy.stats import binom  # slow to import, and seldom needed
 
-    n = np.round(curve.n_filled)
-    risk = np.divide(curve.wrong, n, out=np.ones_like(n), where=n > 0).clip(0.0, 1.0)
+    n = np.round(n)
+    risk = np.divide(sums, n, out=np.ones_like(n), where=n > 0).clip(0.0, 1.0)
     low = np.minimum(risk, alpha)
     with np.errstate(divide="ignore", invalid="ignore"):
         first = np.where(low > 0, low * np.log(low / alpha), 0.0)

@@ -45,8 +45,14 @@ class SetRules:
         if target.name == "micro-f1":
             return self.micro
         assert target.value is not None
-        find = {"precision": find_precision_threshold, "recall": find_recall_threshold, "count": find_count_threshold}
-        return target.value if target.name == "threshold" else find[target.name](self.curve, target.value)
+        match target.name:
+            case "precision":
+                return find_precision_threshold(self.curve, target.value)
+            case "recall":
+                return find_recall_threshold(self.curve, target.value)
+            case "count":
+                return find_count_threshold(self.curve, target.value)
+        return target.value
 
     def state(self) -> State:
         """Return plain arrays."""

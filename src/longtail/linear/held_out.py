@@ -19,6 +19,8 @@ from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
 _SMALL_SHARE, _LARGE_SHARE = 0.5, 0.3  # of the samples that the second model is fitted to
+_MAX_HELD_OUT_NONZEROS = 500_000  # non-zero features of samples to predict: long texts take long, and fewer are enough
+_MIN_HELD_OUT = 1000  # samples to predict, however long they are
 _MAX_SMALL_NONZEROS = 3_000_000  # non-zero features of all samples, up to which training is mostly trials of settings
 
 
@@ -38,12 +40,15 @@ def predict_by_part(
     :param Y: [n_samples, n_labels] Their labels.
     :param k: Number of labels to predict.
     :param seed: Seed of the random choice.
-    :param n_names: The last rows that are names of labels, not samples. The second model is fitted to all of them.
+    :param n_names: The last rows that are names of labels, not samples. The second model is fitted to those of labels that
+        have samples in its part, as the full model is: a name would tell it labels that only held-out samples have.
     """
     share = _SMALL_SHARE if X.nnz <= _MAX_SMALL_NONZEROS else _LARGE_SHARE
     n_samples = Y.shape[0] - n_names
-    part, held_out = _split_rows(Y[:n_samples], share, seed)
-    rows = np.append(part, np.arange(n_samples, Y.shape[0]))
+    part, held_out = _split_rows(X[:n_samples], Y[:n_samples], share, seed)
+    has_samples = np.zeros(Y.shape[1], bool)
+    has_samples[Y[part].indices] = True
+    rows = np.append(part, n_samples + np.flatnonzero(has_samples[Y[n_samples:].indices]))  # a name has one label
     if not len(held_out) or not Y[rows].nnz:
         return None
     model = fit(X[rows], Y[rows])
@@ -52,12 +57,15 @@ def predict_by_part(
     return HeldOut(best, Y[held_out], model.label_counts / np.sqrt(len(part) / n_samples), source)
 
 
-def _split_rows(Y: sp.csr_array, share: float, seed: int) -> tuple[Longs, Longs]:
+def _split_rows(X: sp.csr_array, Y: sp.csr_array, share: float, seed: int) -> tuple[Longs, Longs]:
     """Rows to fit and labelled rows to predict, both ascending."""
     order = np.random.default_rng(seed).permutation(Y.shape[0])
     n_fitted = round(share * len(order))
     rest = order[n_fitted:]
-    return np.sort(order[:n_fitted]), np.sort(rest[np.diff(Y.indptr)[rest] > 0][:MAX_HELD_OUT])
+    rest = rest[np.diff(Y.indptr)[rest] > 0][:MAX_HELD_OUT]
+    n_nonzeros = np.diff(X.indptr)[rest].cumsum()
+    n_held_out = max(_MIN_HELD_OUT, int(np.searchsorted(n_nonzeros, _MAX_HELD_OUT_NONZEROS)))
+    return np.sort(order[:n_fitted]), np.sort(rest[:n_held_out])
 
 
 def drop_unseen_features(X: sp.csr_array, fitted: sp.csr_array) -> sp.csr_array:

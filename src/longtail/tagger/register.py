@@ -233,7 +233,7 @@ def fold_topk(best: TopK, target: Ints, k: int) -> TopK:
     np.put_along_axis(keep, by_id, ~is_repeated, axis=1)
     keep &= ids != NO_LABEL
     ids, scores = np.where(keep, ids, NO_LABEL), np.where(keep, best.scores, -np.inf)
-    order = np.lexsort((ids, -scores), axis=1)[:, :k]
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # labels of equal probability keep their order
     return TopK(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
 
 

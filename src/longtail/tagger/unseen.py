@@ -153,9 +153,12 @@ def fit_unseen(
 
 
 def mix(seen: TopK, unseen: TopK, k: int) -> TopK:
-    """Rank two disjoint sets of labels together; both have probabilities. Returns the best k."""
+    """Rank two disjoint sets of labels together; both have probabilities. Returns the best k.
+
+    Labels of equal probability keep their order: calibration gives the same one to labels with different scores.
+    """
     ids, scores = np.hstack([seen.ids, unseen.ids]), np.hstack([seen.scores, unseen.scores])
-    order = np.lexsort((np.where(ids == NO_LABEL, np.iinfo(np.int32).max, ids), -scores), axis=1)[:, :k]
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return TopK(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
 
 
