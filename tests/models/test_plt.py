@@ -126,6 +126,19 @@ def test_all_trees_and_embeddings(tree: str, embedding: str) -> None:
     assert [tags[0].label for tags in tagger.predict(["ripe pear", "zinc ore"], k=1)] == ["fruit", "metal"]
 
 
+@pytest.mark.parametrize(("n_features", "expected"), [(149, 3), (151, 2)])
+def test_the_second_model_has_fewer_trees_if_texts_are_long(
+    n_features: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of labels, the last rows, are short, and do not count."""
+    X = sp.csr_array(np.vstack([np.full((30, n_features), 0.1), np.eye(10, n_features)]).astype(np.float32))
+    Y = sp.csr_array(np.eye(10, dtype=np.float32)[np.arange(40) % 10])
+    model = LabelTrees(C=1.0, n_trees=3, max_leaf=2, fanout=2, threads=1)
+    model.n_names = 10
+    monkeypatch.setattr("longtail.models.plt.model.predict_by_part", lambda fit, X, Y, k, **_: fit(X, Y))
+    assert len(model.fit(X, Y).predict_held_out(X, Y, 2).trees) == expected  # type: ignore[union-attr]
+
+
 def test_trees_without_clustering_are_built_once(train: Dataset, tmp_path: Path) -> None:
     tagger = Tagger("plt", tree="huffman", n_trees=3).fit(train)
     assert len(tagger.model.trees) == 1  # type: ignore[attr-defined]

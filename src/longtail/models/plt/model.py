@@ -42,6 +42,7 @@ from longtail.topk import NO_LABEL, HeldOut, TopK
 FEATURES_PER_LABEL = 128  # largest features of a label that take part in clustering
 _TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # exponents that tail="auto" tries
 _MIN_CANDIDATES = 10  # labels that each tree finds, at least, if scores are averaged or reweighted
+_LONG_TREES, _MIN_LONG_FEATURES = 2, 150  # trees of a second model for long texts, which have this many features or more
 
 
 class LabelTrees(LabelTreesSettings, Model):
@@ -224,8 +225,15 @@ class LabelTrees(LabelTreesSettings, Model):
         return sp.csc_array((ones, (rows, best.ids[found])), shape=(X.shape[0], tree.n_nodes))
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
-        """Predict training samples with a second model that is fitted to a part of the others."""
-        fit = partial(self.fit_quick, **{**self.get_params(), "C": self.chosen_C})
+        """Predict training samples with a second model that is fitted to a part of the others.
+
+        Long texts need few trials of settings, so that trees are most of what training costs: then two trees have to do.
+        """
+        settings = {**self.get_params(), "C": self.chosen_C}
+        n_samples = X.shape[0] - self.n_names
+        if len(self.trees) > _LONG_TREES and X.indptr[n_samples] > _MIN_LONG_FEATURES * n_samples:
+            settings["n_trees"] = _LONG_TREES
+        fit = partial(self.fit_quick, **settings)
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
 
     def tune(self, X: sp.csr_array, Y: sp.csr_array) -> None:
