@@ -6,8 +6,9 @@ A random 5 % of the labels are taken out of the training data: texts stay, the a
 method is trained on a random part of the rest. Names by TF-IDF alone rank all labels by the cosine of their names; the other
 rows rank unseen labels together with the labels that the method has learned. A second table has the pairs of a text and an
 unseen label by probability: how many there are, how many are right, and which share of all right pairs that is; labels that
-a text mentions nothing of are in the first row. ``--test`` reads the test data; without it, held-out training data is
-measured. Draws ``docs/unseen-labels.svg`` with ``--draw``. One thread.
+a text mentions nothing of are in the first row. With ``--vocabulary``, no label is taken out: unseen labels are those of the
+corpus that no drawn text has, as in a vocabulary most of whose labels are seldom or never assigned. ``--test`` reads the
+test data; without it, held-out training data is measured. Draws ``docs/unseen-labels.svg`` with ``--draw``. One thread.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from common import ROOT, Row, Stopwatch, make_parser, print_progress, read_corpu
 from draw import draw_line, draw_text, make_svg
 
 from longtail import Dataset, Labels, Tagger, TopK
+from longtail.metrics.calibration import compute_ece
 from longtail.tagger.unseen import fit_unseen
 from longtail.topk import find_hits
 
@@ -36,7 +38,9 @@ BANDS = (0.003, 0.01, 0.03, 0.1, 0.3)
 SVG = ROOT / "docs" / "unseen-labels.svg"
 
 
-def split(name: str, n_texts: int, n_held_out: int, use_test: bool, seed: int) -> tuple[Dataset, Dataset, np.ndarray]:
+def split(
+    name: str, n_texts: int, n_held_out: int, use_test: bool, seed: int, vocabulary: bool
+) -> tuple[Dataset, Dataset, np.ndarray]:
     """Return training data without some labels, data to measure on, and the ids of these labels."""
     random = np.random.default_rng(seed)
     data = read_corpus(name)
@@ -48,7 +52,10 @@ def split(name: str, n_texts: int, n_held_out: int, use_test: bool, seed: int) -
     else:
         n_held_out = min(n_held_out, data.n_samples // 5)
         train, held_out = data.take(order[n_held_out:][:n_texts]), data.take(order[:n_held_out])
-    with_samples = np.flatnonzero(np.bincount(train.Y.indices, minlength=data.n_labels))  # there are no other labels
+    counts = np.bincount(train.Y.indices, minlength=data.n_labels)
+    if vocabulary:
+        return train, held_out, np.flatnonzero(counts == 0)
+    with_samples = np.flatnonzero(counts)  # there are no other labels
     labels = Labels(tuple(data.labels.names[i] for i in with_samples))
     unseen = np.sort(random.choice(len(labels), int(SHARE * len(labels)), replace=False))
     keep = np.ones(len(labels), np.float32)
@@ -73,6 +80,8 @@ def score(topk: TopK, Y: sp.csr_array, unseen: np.ndarray) -> Row:
         "seen P@5": 100 * seen_hits[:, :5].mean(),
         "seen R@10": 100 * seen_hits[:, :10].sum() / (Y.nnz - n_unseen),
         "unseen R@10": 100 * (hits & ~seen_hits)[:, :10].sum() / n_unseen,
+        "unseen in top 5, %": 100 * is_unseen[topk.ids[:, :5]].mean(),
+        "ECE@5": compute_ece(topk.scores[:, :5].astype(np.float64).ravel(), hits[:, :5].ravel()),
         "pairs": n_unseen,
     }
 
@@ -92,11 +101,13 @@ def rank_by_names(data: Dataset, train: Dataset) -> TopK:
 
 def measure(name: str, args: object) -> tuple[list[Row], list[Row]]:
     """Measure one corpus: without unseen labels, with names by words, and with static vectors; and pairs by probability."""
-    train, data, unseen = split(name, args.texts, args.held_out, args.test, args.seed)  # type: ignore[attr-defined]
+    train, data, unseen = split(name, args.texts, args.held_out, args.test, args.seed, args.vocabulary)  # type: ignore[attr-defined]
     with Stopwatch() as training:
         tagger = Tagger(args.method, threads=1).fit(train, progress=False)  # type: ignore[attr-defined]
     encoded = tagger.encode(data.texts)
-    rows = [{"corpus": name, "names": "names by TF-IDF", **score(rank_by_names(data, train), data.Y, unseen)}]
+    by_names = score(rank_by_names(data, train), data.Y, unseen)
+    del by_names["ECE@5"]  # cosines are no probabilities
+    rows: list[Row] = [{"corpus": name, "names": "names by TF-IDF", **by_names}]
     print_progress(f"{name}: trained in {training.cpu:.0f} CPU-s")
     variants: dict[str, dict[str, Any] | None] = {"none": None, "words": {}}
     if find_spec("wordllama"):
@@ -161,6 +172,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20_000, help="train on this many random texts (%(default)s)")
     parser.add_argument("--held-out", type=int, default=5000, help="measure on this many texts (%(default)s)")
     parser.add_argument("--test", action="store_true", help="measure on test data")
+    parser.add_argument("--vocabulary", action="store_true", help="labels of the corpus that no drawn text has are unseen")
     parser.add_argument("--method", default="plt", help="a method with its settings (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the labels and texts (%(default)s)")
     parser.add_argument("--draw", nargs="+", type=Path, help="draw the results of these JSON files; nothing is measured")
