@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ import scipy.sparse as sp
 
 from longtail.kernels import Floats
 from longtail.linear.sparse_part import START_NORM, SparsePart, correct_own_scores
-from longtail.linear.sparse_training import continue_sparse_part, fit_sparse_part
+from longtail.linear.sparse_training import choose_scale, continue_sparse_part, fit_sparse_part
+from longtail.progress import Display
 
 
 def draw(n_samples: int = 30, n_features: int = 12, n_labels: int = 7) -> tuple[sp.csr_array, sp.csr_array]:
@@ -121,3 +123,24 @@ def test_labels_that_are_not_known_are_not_trained() -> None:
     trained = continue_sparse_part(part, X, nothing, nothing, known=known)
     changed = np.abs((trained.W - part.W).toarray()).max(axis=0) > 0
     assert changed.tolist() == [label == 3 for label in range(7)]
+
+
+@pytest.mark.parametrize(("alone", "scale"), [(30.0, 4.0), (42.0, None), (40.0, None)])
+def test_its_weight_is_the_one_with_the_best_held_out_precision(alone: float, scale: float | None) -> None:
+    """The network alone has the precision ``alone``, the best sum 40 percent. Nothing is added without a gain."""
+    part, stream = SparsePart.from_centroids(*draw()), io.StringIO()
+
+    def validate(each: SparsePart | None) -> float:
+        return alone if each is None else 40 - abs(each.scale - 4)
+
+    chosen = choose_scale(part, validate, progress=Display(stream))
+    assert (chosen and chosen.scale) == scale
+    found = f"held-out precision {alone:.1f} % without, 40.0 % with weight 4\n"
+    assert stream.getvalue() == f"sparse part: {'used' if scale else 'not used'}; {found}"
+    forced = choose_scale(part, validate, is_optional=False)
+    assert forced is not None and forced.scale == 4
+
+
+def test_its_weight_is_one_without_held_out_samples() -> None:
+    part = choose_scale(replace(SparsePart.from_centroids(*draw()), scale=3.0), None)
+    assert part is not None and part.scale == 1

@@ -18,7 +18,7 @@ from longtail.progress import SILENT, Progress
 
 _RATE, _EPOCHS = 3.0, 2  # chosen on held-out data; the rate falls to 0
 _SAMPLES_PER_BATCH = 64  # whose scores of all labels are in memory at a time
-_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
+_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
 _SCALE = 1.0  # its weight if there are none
 
 
@@ -33,14 +33,29 @@ def fit_sparse_part(X: sp.csr_array, Y: sp.csr_array, seed: int = 0, progress: P
     return continue_sparse_part(part, X, Y, correct_own_scores(part, X, Y), seed=seed, progress=progress)
 
 
-def choose_scale(part: SparsePart, validate: Callable[[SparsePart], float] | None) -> SparsePart:
+def choose_scale(
+    part: SparsePart,
+    validate: Callable[[SparsePart | None], float] | None,
+    *,
+    is_optional: bool = True,
+    progress: Progress = SILENT,
+) -> SparsePart | None:
     """Choose the weight of a sparse part in the sum with the scores of a network.
 
-    :param validate: Returns how good the sums are on held-out samples. None: there are none.
+    :param validate: Returns the precision of the sums on held-out samples, in percent; of the network alone for None.
+        None: there are no such samples.
+    :param is_optional: Whether the part can be left out.
+    :returns: None if it can, and the network alone is at least as good as every sum.
     """
     if validate is None:
         return replace(part, scale=_SCALE)
-    return max((replace(part, scale=scale) for scale in _SCALES), key=validate)
+    alone = validate(None)
+    precisions = {scale: validate(replace(part, scale=scale)) for scale in _SCALES}
+    best = max(_SCALES, key=precisions.__getitem__)
+    use = precisions[best] > alone or not is_optional
+    found = f"held-out precision {alone:.1f} % without, {precisions[best]:.1f} % with weight {best:g}"
+    progress.say(f"sparse part: {'used' if use else 'not used'}; {found}")
+    return replace(part, scale=best) if use else None
 
 
 def continue_sparse_part(

@@ -134,10 +134,10 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         T, Y = valid
         H = self._embed(T)
 
-        def validate(each: SparsePart) -> float:
-            return mean_precision(lambda some: self.search.topk_sum(H[some], each, T[some], 5, self.threads, None), Y)
+        def validate(each: SparsePart | None) -> float:
+            return mean_precision(lambda some: self._rank(H[some], each, T[some], 5), Y)
 
-        self.sparse = choose_scale(part, validate)
+        self.sparse = choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
         from longtail.models.aplc.continuation import PACES, PACES_OF_WORDS, continue_aplc
@@ -188,10 +188,13 @@ class Aplc(AplcSettings, CentroidTrial, Model):
             raise refuse(arrays, "hidden", f"has the shape {self.W.shape}", "It must fit the vectors of the labels")
 
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
-        H = self._embed(self._encode(X))
-        if self.sparse is None:
+        return self._rank(self._embed(self._encode(X)), self.sparse, X, k, allowed)
+
+    def _rank(self, H: Floats, sparse: SparsePart | None, X: Any, k: int, allowed: Bools | None = None) -> TopK:
+        """Find the k best labels by the output of the hidden layer, and by the sparse part of the samples X."""
+        if sparse is None:
             return self.search.topk(H, k, self.threads, allowed)
-        return self.search.topk_sum(H, self.sparse, X, k, self.threads, allowed)
+        return self.search.topk_sum(H, sparse, X, k, self.threads, allowed)
 
     def _embed(self, rows: Texts) -> Floats:
         """The output of the hidden layer, the input of the output layer [n, d_h]."""

@@ -190,7 +190,8 @@ class GlasTraining:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
         validate = None if valid is None else lambda each: self.validate(*valid, each)
-        return weights._replace(sparse=choose_scale(part, validate))
+        is_optional = self.settings.sparse_part is None
+        return weights._replace(sparse=choose_scale(part, validate, is_optional=is_optional, progress=progress))
 
 
 def _compute_draw_probabilities(Y: sp.csr_array) -> NDArray[np.float64]:

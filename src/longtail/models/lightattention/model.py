@@ -137,7 +137,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         if plan.sparse_part:
             self.sparse = self._fit_sparse_part(data, progress)
 
-    def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart:
+    def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same texts, and choose its weight in the sum on held-out texts."""
         from longtail.linear.sparse_training import choose_scale, fit_sparse_part
         from longtail.nn.validation import mean_precision
@@ -148,12 +148,12 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             return choose_scale(part, None)
         texts, Y, tfidf = *data.valid, data.valid_tfidf
 
-        def validate(part: SparsePart) -> float:
+        def validate(part: SparsePart | None) -> float:
             self.sparse = part
             k = min(5, self.n_seen)
             return mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k), Y)
 
-        return choose_scale(part, validate)
+        return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
     def _update(
         self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
