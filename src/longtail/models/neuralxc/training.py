@@ -177,7 +177,7 @@ class NeuralXCTraining:
 
     def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
-        part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
+        part = fit_sparse_part(self.X, self.Y, self.settings.seed, self.settings.threads, progress)
         validate = None if valid is None else lambda each: self.validate(*valid, each)
         return choose_scale(part, validate, is_optional=self.settings.sparse_part is None, progress=progress)
 
