@@ -1,4 +1,4 @@
-"""The sparse part of a score: one-vs-rest classifiers that are trained on the samples that are hard for their labels."""
+"""The sparse part of a score: one-vs-rest classifiers near the centroids of labels, trained on hard samples."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.kernels import Ints
+from longtail.labelspace.embedding import pifa
 from longtail.linear.node import NodeTrainer
 from longtail.linear.sparse_part import SparsePart
 from longtail.linear.sparse_training import (
@@ -23,7 +24,6 @@ from longtail.linear.sparse_training import (
     update_sparse_part,
 )
 from longtail.linear.update import UpdateSamples
-from longtail.models.ovr import OneVsRest
 from longtail.progress import SILENT, Display
 
 
@@ -37,20 +37,18 @@ def draw(n_samples: int = 30, n_features: int = 12, n_labels: int = 7) -> tuple[
     return sp.csr_array(X.astype(np.float32)), sp.csr_array(Y)
 
 
-def solve_closely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let classifiers be solved almost exactly, without dropping weights."""
-    trainer = NodeTrainer("squared_hinge", C=1.0, eps=1e-4, max_passes=2000, prune=0.0, seed=0)
+def test_it_minimises_the_loss_near_the_centroids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cluster and no sample left out: ½‖w − v‖² + ½ b² + C Σ max(0, 1 − y (w·x + b))², with v twice the centroids."""
+    trainer = NodeTrainer("squared_hinge", C=0.3, eps=1e-4, max_passes=2000, prune=0.0, seed=0)
     monkeypatch.setattr("longtail.linear.sparse_training._make_trainer", lambda seed: trainer)
-
-
-def test_with_few_labels_it_is_a_one_vs_rest_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All labels are in one cluster, and no sample is left out. A unit of the margin is four units of the score."""
-    solve_closely(monkeypatch)
     X, Y = draw()
-    part, ovr = fit_sparse_part(X, Y), OneVsRest(C=1.0, eps=1e-4, max_passes=2000, prune=0.0, threads=1).fit(X, Y)
-    margins = X @ ovr.W + ovr.bias
-    labels = np.flatnonzero(np.isfinite(ovr.bias))
-    assert np.allclose(part.score(X)[:, labels], 4 * margins[:, labels], atol=0.01)
+    part, start = fit_sparse_part(X, Y), 2 * pifa(X, Y).toarray()
+    for label in np.flatnonzero(Y.sum(axis=0)):
+        w, b = part.W.toarray()[:, label] / 4, part.bias[label] / 4  # a unit of the margin is four units of the score
+        signs = 2 * Y.toarray()[:, label] - 1
+        slope = -0.6 * signs * np.maximum(0, 1 - signs * (X @ w + b))
+        assert np.allclose(w - start[label] + X.T @ slope, 0, atol=5e-3)
+        assert b + slope.sum() == pytest.approx(0, abs=5e-3)
     assert (part.score(X)[:, 2] == -4).all()  # a label without samples
 
 
@@ -66,7 +64,7 @@ def test_classifiers_see_the_samples_of_similar_labels(monkeypatch: pytest.Monke
     monkeypatch.setattr("longtail.linear.sparse_training._NEAREST", 1)
     X = sp.csr_array(np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 1], [0, 0.1, 0.9], [0, 0, 1]], np.float32))
     Y = sp.csr_array(np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], np.float32))
-    clusters = _cluster_labels(X, Y, seed=0, threads=1)
+    clusters = _cluster_labels(pifa(X, Y), np.ones(4, np.int64), seed=0, threads=1)
     assert sorted(labels.tolist() for labels in clusters) == [[0, 1], [2, 3]]
     near = {tuple(labels): rows.tolist() for labels, rows in zip(clusters, _find_near_samples(X, Y, clusters), strict=True)}
     assert near == {(0, 1): [0, 1, 4], (2, 3): [2, 3, 4]}  # sample 4 has label 0, but is like the others
