@@ -24,7 +24,7 @@ from longtail.kernels import Floats, Ints, Longs, map_parallel
 from longtail.labelspace.clustering import split_in_halves
 from longtail.labelspace.embedding import pifa
 from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights
-from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_part import Doubles, SparsePart
 from longtail.linear.update import UpdateSamples, update_labels
 from longtail.progress import SILENT, Progress
 
@@ -35,7 +35,7 @@ _C = 0.3  # weight of the loss against the regulariser
 _SAMPLES_PER_BLOCK = 1024  # whose similarities to all clusters are in memory at a time
 _LOGITS_PER_MARGIN = 4.0  # a margin of ±1 is about a probability of 0.98 or 0.02
 _SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
-_SCALE = 1.0  # its weight if there are none
+_SCALE = 2.0  # its weight unless another one is better
 
 
 def fit_sparse_part(
@@ -90,27 +90,37 @@ def update_sparse_part(
 
 def choose_scale(
     part: SparsePart,
-    validate: Callable[[SparsePart | None], float] | None,
+    validate: Callable[[SparsePart | None], Doubles] | None,
     *,
     is_optional: bool = True,
     progress: Progress = SILENT,
 ) -> SparsePart | None:
     """Choose the weight of a sparse part in the sum with the scores of a network.
 
-    :param validate: Returns the precision of the sums on held-out samples, in percent; of the network alone for None.
+    It is ``_SCALE``, unless the weight with the best precision on held-out samples gains more than its standard error: with
+    a few hundred samples, the best of several weights is mostly the luckiest.
+
+    :param validate: Returns the precision of the sum on each held-out sample, in percent; of the network alone for None.
         None: there are no such samples.
     :param is_optional: Whether the part can be left out.
-    :returns: None if it can, and the network alone is at least as good as every sum.
+    :returns: None if it can, and the network alone is better by more than the standard error.
     """
     if validate is None:
         return replace(part, scale=_SCALE)
+    found = {scale: validate(replace(part, scale=scale)) for scale in _SCALES}
+    best = max(_SCALES, key=lambda scale: float(found[scale].mean()))
+    chosen = best if _is_better(found[best], found[_SCALE]) else _SCALE
     alone = validate(None)
-    precisions = {scale: validate(replace(part, scale=scale)) for scale in _SCALES}
-    best = max(_SCALES, key=precisions.__getitem__)
-    use = precisions[best] > alone or not is_optional
-    found = f"held-out precision {alone:.1f} % without, {precisions[best]:.1f} % with weight {best:g}"
-    progress.say(f"sparse part: {'used' if use else 'not used'}; {found}")
-    return replace(part, scale=best) if use else None
+    use = not is_optional or not _is_better(alone, found[chosen])
+    precision = f"held-out precision {alone.mean():.1f} % without, {found[chosen].mean():.1f} % with weight {chosen:g}"
+    progress.say(f"sparse part: {'used' if use else 'not used'}; {precision}")
+    return replace(part, scale=chosen) if use else None
+
+
+def _is_better(first: Doubles, second: Doubles) -> bool:
+    """Whether the first precision is higher by more than the standard error of the difference, sample by sample."""
+    gains = first - second
+    return bool(gains.mean() > gains.std() / np.sqrt(len(gains)))
 
 
 def _make_trainer(seed: int) -> NodeTrainer:

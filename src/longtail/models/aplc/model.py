@@ -134,8 +134,8 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         T, Y = valid
         H = self._embed(T)
 
-        def validate(each: SparsePart | None) -> float:
-            return mean_precision(lambda some: self._rank(H[some], each, T[some], 5), Y)
+        def validate(each: SparsePart | None) -> Doubles:
+            return mean_precision(lambda some: self._rank(H[some], each, T[some], 5), Y).of_samples
 
         self.sparse = choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 

@@ -22,7 +22,7 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.centroid_trial import CentroidTrial
-from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_part import Doubles, SparsePart
 from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
 from longtail.linear.update import UpdateSamples
 from longtail.model import Model, PartWeights, Valid
@@ -148,10 +148,11 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             return choose_scale(part, None)
         texts, Y, tfidf = *data.valid, data.valid_tfidf
 
-        def validate(part: SparsePart | None) -> float:
+        def validate(part: SparsePart | None) -> Doubles:
             self.sparse = part
             k = min(5, self.n_seen)
-            return mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k), Y)
+            best = mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k), Y)
+            return best.of_samples
 
         return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
