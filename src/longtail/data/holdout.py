@@ -43,8 +43,8 @@ def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) 
 def find_sampled_labels(Y: sp.csr_array, n_names: int) -> Ints:
     """The labels that have samples, not only names: those to rank on held-out samples.
 
-    A label whose only sample is held out is learned from its name alone. Ranked on held-out samples, such labels would favour
-    whatever reads names; new samples have none, because names of labels without samples are not learned.
+    A label whose only sample is held out is learned from its name alone. Ranked on held-out samples, such labels would
+    favour whatever reads names; new samples have none, because names of labels without samples are not learned.
 
     >>> find_sampled_labels(sp.csr_array(np.eye(3, dtype=np.float32)), n_names=1).tolist()
     [0, 1]

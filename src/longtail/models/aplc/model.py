@@ -133,7 +133,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
             return
         allowed = np.isin(np.arange(Y.shape[1]), find_sampled_labels(Y, self.n_names))
         T, Y = valid
-        H, k = self._embed(T), min(5, np.count_nonzero(allowed))
+        H, k = self._embed(T), min(5, int(np.count_nonzero(allowed)))
 
         def validate(each: SparsePart | None) -> Doubles:
             return mean_precision(lambda some: self._rank(H[some], each, T[some], k, allowed), Y).of_samples

@@ -151,7 +151,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
         def validate(part: SparsePart | None) -> Doubles:
             self.sparse = part
-            k = min(5, np.count_nonzero(allowed))
+            k = min(5, int(np.count_nonzero(allowed)))
             best = mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k, allowed=allowed), Y)
             return best.of_samples
 
