@@ -254,7 +254,11 @@ class Model(Settings, ABC):
             return None
         fitted = self.label_counts - np.bincount(Y[rows].indices, minlength=self.n_labels)
         source = f"{len(rows):,} training samples that were held out for early stopping"
-        return HeldOut(self.topk(take_samples(X, rows), k), Y[rows], fitted, source)
+        allowed = None
+        if self.n_names:  # a name has told the model of labels that only held-out samples have; there are none in new ones
+            samples = np.setdiff1d(np.arange(Y.shape[0] - self.n_names), rows)
+            allowed = np.isin(np.arange(self.n_labels), Y[samples].indices)
+        return HeldOut(self.topk(take_samples(X, rows), k, allowed=allowed), Y[rows], fitted, source)
 
     def topk(self, X: Input, k: int = 5, *, allowed: Bools | None = None) -> TopK:
         """Return the k best labels of each sample; fewer if fewer labels have training samples.

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from glas_toy import make_toy
+from glas_toy import QUICK, make_toy
 
 from longtail import Tagger, load
+from longtail.data.holdout import draw_holdout
 from longtail.errors import SettingError
 from longtail.model import widen
 from longtail.models.glas.model import Glas
@@ -118,3 +119,19 @@ def test_a_saved_tagger_predicts_the_same(tmp_path: Path) -> None:
     tagger.save(tmp_path / "model")
     before, after = tagger.topk(texts[:9]), load(tmp_path / "model").topk(texts[:9])
     assert np.array_equal(before.ids, after.ids) and np.array_equal(before.scores, after.scores)
+
+
+def test_labels_known_by_name_alone_are_not_ranked_on_held_out_samples() -> None:
+    """A label whose only sample is held out has a name in training. Calibration would take it for a good guess."""
+    X, Y = make_toy()
+    held_out = draw_holdout(Y, 0.2, seed=0)
+    labels, rows = Y.toarray(), X.toarray()
+    labels[held_out[0]] = np.eye(9)[8]  # label 8 has no other sample
+    rows[held_out[0]] = np.repeat([0, 1], [24, 3]) / np.sqrt(3)  # its words
+    rows = np.vstack([rows, *[rows[held_out[0]]] * 4]).astype(np.float32)  # its names have the same ones
+    X, Y = sp.csr_array(rows), sp.csr_array(np.vstack([labels, *[np.eye(9)[8]] * 4]).astype(np.float32))
+    model = Glas(**{**QUICK, "holdout": 0.2})
+    model.n_names = 4
+    found = model.fit(X, Y).predict_held_out(X, Y, 3)
+    assert found is not None and 8 in model.topk(X[[held_out[0]]], 3).ids
+    assert not (found.topk.ids == 8).any()
