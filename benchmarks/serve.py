@@ -37,7 +37,6 @@ from servers import (
 BATCH = 100
 N_BATCHES, N_SINGLES = 60, 1000
 RATES = (50, 100, 200, 400, 800)  # requests of one text per second
-SECONDS = 10  # of one rate
 N_CLIENTS = 64
 N_OVERLOAD = 3000  # requests of BATCH texts
 SOAK_RATE, SOAK_BATCHES = 50, 2  # requests per second of one text, and of BATCH texts
@@ -130,13 +129,14 @@ def describe_machine() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
-def offer_rates(server: Server, texts: list[str]) -> list[Row]:
+def offer_rates(server: Server, texts: list[str], seconds: float) -> list[Row]:
     """Latency of single texts over the offered load. It ends when the server answers less than half of it."""
     rows = []
     send(server, choose_text(texts), 50, 1)
     for rate in RATES:
         before, memory = server.measure_cpu(), server.measure_memory()
-        load = send(server, choose_text(texts), rate * SECONDS, N_CLIENTS, rate)
+        n = int(rate * seconds)
+        load = send(server, choose_text(texts), n, N_CLIENTS, rate)
         n_answered = load.codes[200]
         rows.append(
             {
@@ -145,7 +145,7 @@ def offer_rates(server: Server, texts: list[str]) -> list[Row]:
                 "answered per second": round(n_answered / load.seconds),
                 "p50, ms": load.find_ms(0.5),
                 "p99, ms": load.find_ms(0.99),
-                "CPU ms per request": round(1e3 * (server.measure_cpu() - before) / rate / SECONDS, 2),
+                "CPU ms per request": round(1e3 * (server.measure_cpu() - before) / n, 2),
                 "memory, MB": round(memory),
                 **describe_codes(load.codes),
                 "load of the machine": describe_machine(),
@@ -243,20 +243,18 @@ def wait_for_log(server: Server) -> None:
         time.sleep(0.2)
 
 
-def measure_peers(model: Path, train: Any, texts: list[str], folder: Path, ours: int) -> list[Row]:
+def measure_peers(model: Path, train: Any, texts: list[str], folder: Path, seconds: float) -> list[Row]:
     """Latency over load of LitServe with the same model, and of Annif's server.
 
     That has omikuji's trees, trained on the same samples; then its ``http`` backend, which asks our service.
-
-    :param ours: The port that our service will have.
     """
-    rows = []
+    rows, ours = [], find_port()
     prepare_annif(model, train, folder, ours)
     for server in (make_litserve(model, folder), make_annif("omikuji", folder)):
         with server:
-            rows += offer_rates(server, texts)
+            rows += offer_rates(server, texts, seconds)
     with make_longtail(model, folder, ours), make_annif("http", folder) as server:
-        rows += offer_rates(server, texts)
+        rows += offer_rates(server, texts, seconds)
     return rows
 
 
@@ -264,6 +262,7 @@ def main() -> None:
     parser: argparse.ArgumentParser = make_parser(__doc__, None)
     parser.add_argument("--model", type=Path, help="folder of a saved model of texts (default: plt on the built-in corpus)")
     parser.add_argument("--peers", action="store_true", help="also LitServe and Annif, each in an environment that is made")
+    parser.add_argument("--seconds", type=float, default=10, help="length of each rate (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=0, help="length of a soak at the end")
     parser.add_argument("--processes", action="store_true", help="only the memory of one to three processes")
     arguments = parser.parse_args()
@@ -281,9 +280,9 @@ def main() -> None:
         if arguments.processes:
             tables["memory of several processes"] = share_memory(model, folder, texts)
         else:
-            tables = measure_ours(model, texts, folder, arguments.minutes)
+            tables = measure_ours(model, texts, folder, arguments.seconds, arguments.minutes)
             if arguments.peers:
-                tables["latency over load"] += measure_peers(model, train, texts, folder, find_port())
+                tables["latency over load"] += measure_peers(model, train, texts, folder, arguments.seconds)
     notes = [
         "load of the machine: mean number of processes that compute or wait for a core, over a minute",
         "answered per second, if less is offered than the server can do: about what is offered",
@@ -291,14 +290,14 @@ def main() -> None:
     report(tables, notes, arguments.json)
 
 
-def measure_ours(model: Path, texts: list[str], folder: Path, minutes: float) -> dict[str, list[Row]]:
+def measure_ours(model: Path, texts: list[str], folder: Path, seconds: float, minutes: float) -> dict[str, list[Row]]:
     """Everything about our service."""
     import longtail
 
     tagger = longtail.load(model).configure(threads=1)
     with make_longtail(model, folder) as server:
         tables = {"next to predict in a loop": compare_with_loop(tagger, texts, server)}
-        tables["latency over load"] = offer_rates(server, texts)
+        tables["latency over load"] = offer_rates(server, texts, seconds)
         tables["overload"] = [overload(server, texts)]
         print_progress(f"{tables['overload']}")
         if minutes:
