@@ -6,12 +6,14 @@ import csv
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,8 +98,12 @@ class Server:
         raise SystemExit(f"{self.name} did not start: see {self.log.name}")
 
     def __exit__(self, *problem: object) -> None:
+        started = self.list_processes()[1:]
         self.process.terminate()
         self.process.wait(60)
+        for pid in started:  # LitServe leaves some behind
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.log.close()
 
     def list_processes(self) -> list[int]:
