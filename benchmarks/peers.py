@@ -22,6 +22,7 @@ from typing import Any
 from common import ROOT, THREADS, get_cache_folder, print_progress, read_memory
 
 PINS = {
+    "annif": ["annif[omikuji]==1.4.3", "gunicorn==23.0.0"],
     "faiss": ["faiss-cpu==1.15.1", "numpy", "scipy"],
     "hnswlib": ["hnswlib==0.8.0", "numpy", "scipy"],  # has no wheel: needs a C++ compiler
     "libmultilabel": ["libmultilabel==0.10.0"],
@@ -30,13 +31,14 @@ PINS = {
         "torch==2.13.0",
         "setuptools<81",
     ],  # pkg_resources
+    "litserve": ["litserve==0.2.19", "numpy", "scipy", "numba", "safetensors"],  # and what longtail needs
     "napkinxc": ["napkinxc==0.7.2"],
     "omikuji": ["omikuji==0.5.2", "numpy", "scipy"],
     # A torch of any other version brings gigabytes of CUDA libraries.
     "pecos": ["libpecos==1.2.8", "torch==2.13.0", "numpy==1.26.4", "scipy==1.13.1"],
     "sklearn": ["scikit-learn==1.9.1"],
 }
-UNCONSTRAINED = ("pecos",)  # needs numpy 1, so it cannot have the versions of constraints.txt
+UNCONSTRAINED = ("annif", "pecos")  # need an older numpy, so they cannot have the versions of constraints.txt
 LIMITS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "NUMEXPR", "RAYON")
 
 

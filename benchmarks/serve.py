@@ -1,286 +1,308 @@
-"""The HTTP service: throughput and latency next to `predict` in a loop, latency over offered load, overload, a soak.
+"""The HTTP service under load: next to `predict` in a loop, next to other servers, in an overload, and over minutes.
 
-The service runs in another process, with one thread for predictions; the load comes from this one, over the loopback, and is
-bounded in requests and time. CPU seconds are those of the service; wall times mean something on a quiet machine only.
+The load comes from h2load (`apt install nghttp2-client`), over the loopback. Servers run one at a time, with one thread for
+predictions. CPU seconds are those of the server; latencies mean something on a quiet machine only, so its load is reported
+with them.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import os
-import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from common import Row, make_parser, print_progress, report
+from common import Row, Stopwatch, make_parser, print_progress, report
+from servers import (
+    K,
+    Server,
+    find_port,
+    make_annif,
+    make_litserve,
+    make_longtail,
+    measure_mapped,
+    prepare_annif,
+    read_rollup,
+)
 
-K = 5
 BATCH = 100
-N_BATCHES, N_SINGLES = 60, 400
-SECONDS = 8.0  # of one rate, and of the overload
-SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the capacity for single texts
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+N_BATCHES, N_SINGLES = 60, 1000
+RATES = (50, 100, 200, 400, 800)  # requests of one text per second
+N_CLIENTS = 64
+N_OVERLOAD = 3000  # requests of BATCH texts
+SOAK_RATE, SOAK_BATCHES = 50, 2  # requests per second of one text, and of BATCH texts
 
 
-class Connection:
-    """One HTTP/1.1 connection that is kept open."""
+class Load(NamedTuple):
+    """What h2load has seen."""
 
-    def __init__(self, port: int, path: str = "/api/v1/predict") -> None:
-        self.port, self.path, self.reader, self.writer = port, path, None, None
+    ms: np.ndarray  # of the requests that were answered
+    codes: Counter[int]  # status codes; -1: the connection was lost
+    seconds: float
 
-    async def post(self, body: bytes) -> tuple[int, bytes]:
-        """Send a request; returns the status and the answer. 0: the connection was lost."""
-        try:
-            if self.writer is None:
-                self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-            fields = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-            self.writer.write(f"POST {self.path} HTTP/1.1\r\n{fields}\r\n\r\n".encode() + body)
-            head = await self.reader.readuntil(b"\r\n\r\n")
-            size = int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1])
-            return int(head.split(b" ", 2)[1]), await self.reader.readexactly(size)
-        except (OSError, asyncio.IncompleteReadError):
-            self.close()
-            return 0, b""
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
+    def find_ms(self, share: float) -> float:
+        """The milliseconds within which a share of them was answered."""
+        return round(float(np.quantile(self.ms, share)), 2) if len(self.ms) else float("nan")
 
 
-class Server:
-    """The service, or a peer, in another process."""
+def send(server: Server, texts: list[str], n: int, n_clients: int, rate: float | None = None) -> Load:
+    """Send n times the same request.
 
-    def __init__(self, command: list[str], ready: str, port: int) -> None:
-        self.process, self.port, self.ready = subprocess.Popen(command, stderr=subprocess.DEVNULL), port, ready
-
-    def __enter__(self) -> Server:
-        for _ in range(600):
-            done = subprocess.run(
-                [sys.executable, "-c", f"import urllib.request as u; u.urlopen('http://127.0.0.1:{self.port}{self.ready}')"],
-                capture_output=True,
-            )
-            if done.returncode == 0:
-                return self
-            time.sleep(0.2)
-        raise SystemExit("the server did not start")
-
-    def __exit__(self, *problem: object) -> None:
-        self.process.terminate()
-        self.process.wait(60)
-
-    def list_processes(self) -> list[int]:
-        """The process and those that it has started."""
-        found = [self.process.pid]
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = path.read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[1]) in found:
-                found.append(int(path.parent.name))
-        return found
-
-    def measure(self) -> tuple[float, float]:
-        """CPU seconds, and megabytes in memory."""
-        cpu = memory = 0.0
-        for pid in self.list_processes():
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            cpu += (int(fields[11]) + int(fields[12])) / TICKS
-            memory += int(fields[21]) * PAGE / 1e6
-        return cpu, memory
-
-
-def encode(texts: list[str]) -> bytes:
-    return json.dumps({"texts": texts, "k": K}).encode()
-
-
-async def send_all(port: int, bodies: list[bytes], n_connections: int, path: str) -> tuple[list[float], Counter[int]]:
-    """Send requests over some connections, each after the answer to the last one. Returns seconds and status codes."""
-    queue, seconds, codes = list(reversed(bodies)), [], Counter()
-
-    async def work() -> None:
-        connection = Connection(port, path)
-        while queue:
-            body, start = queue.pop(), time.perf_counter()
-            status, _ = await connection.post(body)
-            seconds.append(time.perf_counter() - start)
-            codes[status] += 1
-        connection.close()
-
-    await asyncio.gather(*(work() for _ in range(n_connections)))
-    return seconds, codes
-
-
-async def offer(port: int, body: bytes, rate: float, duration: float) -> tuple[list[float], Counter[int]]:
-    """Send requests at a rate, whether or not earlier ones were answered."""
-    seconds, codes, idle, tasks = [], Counter(), [], []
-
-    async def one() -> None:
-        connection = idle.pop() if idle else Connection(port)
+    :param rate: Requests per second, evenly distributed over the clients and over time. None: each client sends a request
+        when it has the answer to the last one.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        body, log = Path(temporary) / "body", Path(temporary) / "log"
+        body.write_bytes(server.encode(texts))
+        words = ["-c", str(n_clients), "-n", str(n), "-d", str(body), "-H", f"content-type: {server.kind}"]
+        if rate is not None:  # one client after the other begins, so that they do not all send at the same moment
+            period = f"--rate-period={max(int(1000 / rate), 1)}ms"
+            words += [f"--rps={rate / n_clients}", "--rate=1", period]
         start = time.perf_counter()
-        status, _ = await connection.post(body)
-        if status == 200:
-            seconds.append(time.perf_counter() - start)
-        codes[status] += 1
-        idle.append(connection)
-
-    start = time.perf_counter()
-    for n in range(int(rate * duration)):
-        await asyncio.sleep(max(start + n / rate - time.perf_counter(), 0))
-        tasks.append(asyncio.ensure_future(one()))
-    await asyncio.gather(*tasks)
-    for connection in idle:
-        connection.close()
-    return seconds, codes
+        subprocess.run(["h2load", "--h1", *words, f"--log-file={log}", server.url], check=True, capture_output=True)
+        seconds = time.perf_counter() - start
+        rows = np.loadtxt(log, dtype=np.int64, ndmin=2)  # start, status code, microseconds
+    codes = Counter(rows[:, 1].tolist())
+    codes[-1] += n - len(rows)
+    return Load(rows[rows[:, 1] == 200, 2] / 1e3, codes, seconds)
 
 
-def find_ms(seconds: list[float], share: float) -> float:
-    return round(1e3 * float(np.quantile(seconds, share)), 2) if seconds else float("nan")
+def describe_codes(codes: Counter[int]) -> Row:
+    return {
+        "answered": codes[200],
+        "refused (429)": codes[429],
+        "errors (5xx)": sum(n for code, n in codes.items() if code >= 500),
+        "others": sum(n for code, n in codes.items() if code not in (-1, 200, 429) and code < 500),
+        "lost": codes[-1],
+    }
 
 
-def measure_against_loop(tagger: Any, texts: list[str], server: Server, name: str, path: str) -> list[Row]:
+def compare_with_loop(tagger: Any, texts: list[str], server: Server) -> list[Row]:
     """Texts per second of `predict` in a loop, and of requests: batches over two connections, single texts over one."""
     rows = []
-    for size, n, n_connections in ((BATCH, N_BATCHES, 2), (1, N_SINGLES, 1)):
-        parts = [[texts[(i * size + j) % len(texts)] for j in range(size)] for i in range(n)]
-        bodies = [encode(part) for part in parts]
-        asyncio.run(send_all(server.port, bodies[:10], n_connections, path))
-        tagger.predict(parts[0], k=K)
-        cpu, wall, loop = -time.process_time(), -time.perf_counter(), []
-        for part in parts:
-            start = time.perf_counter()
-            tagger.predict(part, k=K)
-            loop.append(time.perf_counter() - start)
-        cpu, wall = cpu + time.process_time(), wall + time.perf_counter()
-        before, start = server.measure()[0], time.perf_counter()
-        seconds, codes = asyncio.run(send_all(server.port, bodies, n_connections, path))
-        server_wall, server_cpu = time.perf_counter() - start, server.measure()[0] - before
+    for part, n, n_clients in ((texts[:BATCH], N_BATCHES, 2), (choose_text(texts), N_SINGLES, 1)):
+        send(server, part, 10, n_clients)
+        tagger.predict(part, k=K)
+        loop = []
+        with Stopwatch() as watch:
+            for _ in range(n):
+                with Stopwatch() as one:
+                    tagger.predict(part, k=K)
+                loop.append(1e3 * one.wall)
+        before = server.measure_cpu()
+        load = send(server, part, n, n_clients)
+        cpu = server.measure_cpu() - before
         rows.append(
             {
-                "server": name,
-                "texts per request": size,
-                "predict, CPU ms per text": round(1e3 * cpu / (n * size), 3),
-                "server, CPU ms per text": round(1e3 * server_cpu / (n * size), 3),
-                "throughput, by CPU": round(cpu / server_cpu, 2),
-                "by wall": round(wall / server_wall, 2),
-                "p50 of predict, ms": find_ms(loop, 0.5),
-                "p50 of the server, ms": find_ms(seconds, 0.5),
-                "p99": find_ms(seconds, 0.99),
-                "answers": dict(codes),
-            }
-        )
-    return rows
-
-
-def measure_rates(server: Server, text: str, capacity: float) -> list[Row]:
-    """Latency of single texts over the offered load."""
-    rows = []
-    for share in SHARES:
-        seconds, codes = asyncio.run(offer(server.port, encode([text]), share * capacity, SECONDS))
-        rows.append(
-            {
-                "requests per second": round(share * capacity),
-                "p50, ms": find_ms(seconds, 0.5),
-                "p99, ms": find_ms(seconds, 0.99),
-                "answered": codes[200],
-                "refused (429)": codes[429],
-                "others": {code: n for code, n in codes.items() if code not in (200, 429)},
+                "server": server.name,
+                "texts per request": len(part),
+                "predict, CPU ms per text": round(1e3 * watch.cpu / (n * len(part)), 3),
+                "server, CPU ms per text": round(1e3 * cpu / (n * len(part)), 3),
+                "texts per CPU second, server / predict": round(watch.cpu / cpu, 2),
+                "per second": round(watch.wall / load.seconds, 2),
+                "p50 of predict, ms": round(float(np.median(loop)), 2),
+                "p50, ms": load.find_ms(0.5),
+                "p99, ms": load.find_ms(0.99),
+                **describe_codes(load.codes),
+                "load of the machine": describe_machine(),
             }
         )
         print_progress(f"{rows[-1]}")
     return rows
 
 
-def overload(server: Server, texts: list[str], seconds: float, n_connections: int) -> Row:
+def choose_text(texts: list[str]) -> list[str]:
+    """The text of median length."""
+    return [sorted(texts, key=len)[len(texts) // 2]]
+
+
+def describe_machine() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def offer_rates(server: Server, texts: list[str], seconds: float) -> list[Row]:
+    """Latency of single texts over the offered load. It ends when the server answers less than half of it."""
+    rows = []
+    send(server, choose_text(texts), 50, 1)
+    for rate in RATES:
+        before, memory = server.measure_cpu(), server.measure_memory()
+        n = int(rate * seconds)
+        load = send(server, choose_text(texts), n, N_CLIENTS, rate)
+        n_answered = load.codes[200]
+        rows.append(
+            {
+                "server": server.name,
+                "offered per second": rate,
+                "answered per second": round(n_answered / load.seconds),
+                "p50, ms": load.find_ms(0.5),
+                "p99, ms": load.find_ms(0.99),
+                "CPU ms per request": round(1e3 * (server.measure_cpu() - before) / n, 2),
+                "memory, MB": round(memory),
+                **describe_codes(load.codes),
+                "load of the machine": describe_machine(),
+            }
+        )
+        print_progress(f"{rows[-1]}")
+        if n_answered / load.seconds < rate / 2:
+            break
+    return rows
+
+
+def overload(server: Server, texts: list[str]) -> Row:
     """Many clients, each with a batch after the other: everything is answered or refused, and memory stays the same."""
-    body = encode(texts[:BATCH])
-    asyncio.run(send_all(server.port, [body] * 20, 4, "/api/v1/predict"))
-    before, codes, times, rounds = server.measure()[1], Counter(), [], []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        some, found = asyncio.run(send_all(server.port, [body] * (2 * n_connections), n_connections, "/api/v1/predict"))
-        codes += found
-        times += some
-        rounds.append(server.measure()[1])
+    send(server, texts[:BATCH], 200, N_CLIENTS)
+    before = server.measure_memory()
+    load = send(server, texts[:BATCH], N_OVERLOAD, N_CLIENTS)
     return {
-        "connections": n_connections,
-        "seconds": round(seconds),
-        "requests": sum(codes.values()),
-        "answered": codes[200],
-        "refused (429)": codes[429],
-        "errors (5xx)": sum(n for code, n in codes.items() if code >= 500),
-        "lost": codes[0],
-        "p99, ms": find_ms(times, 0.99),
+        "connections": N_CLIENTS,
+        "texts per request": BATCH,
+        "seconds": round(load.seconds, 1),
+        **describe_codes(load.codes),
+        "p99 of answers, ms": load.find_ms(0.99),
         "memory before, MB": round(before),
-        "first round": round(rounds[0]),
-        "last": round(rounds[-1]),
+        "after": round(server.measure_memory()),
+        "load of the machine": describe_machine(),
     }
 
 
-def make_litserve(folder: str, port: int) -> list[str]:
-    """The command that serves the same model with LitServe, with its batching."""
-    code = f"""
-import litserve, longtail
-class API(litserve.LitAPI):
-    def setup(self, device): self.tagger = longtail.load({folder!r}).configure(threads=1)
-    def decode_request(self, request): return request["texts"]
-    def predict(self, texts): return self.tagger.predict(texts, k={K})
-    def encode_response(self, out): return {{"results": [[tag._asdict() for tag in tags] for tags in out]}}
-if __name__ == "__main__":
-    litserve.LitServer(API(), accelerator="cpu", timeout=60).run(host="127.0.0.1", port={port}, generate_client_file=False)
-"""
-    path = Path(folder).parent / "serve_litserve.py"
-    path.write_text(code)
-    return [sys.executable, str(path)]
+def soak(server: Server, texts: list[str], minutes: float) -> list[Row]:
+    """A moderate load over minutes, of single texts and of batches: no errors, and the memory does not grow."""
+    found, memory, start = {}, [], time.perf_counter()
+    before = server.measure_cpu()
+
+    def work(part: list[str], rate: float, n_clients: int) -> None:
+        found[len(part)] = send(server, part, int(60 * minutes * rate), n_clients, rate)
+
+    some = [(choose_text(texts), SOAK_RATE, 16), (texts[:BATCH], SOAK_BATCHES, 2)]
+    threads = [threading.Thread(target=work, args=each) for each in some]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        memory.append(server.measure_memory())
+        time.sleep(min(60, 6 * minutes))
+    for thread in threads:
+        thread.join()
+    seconds, cpu = time.perf_counter() - start, server.measure_cpu() - before
+    return [
+        {
+            "texts per request": size,
+            "requests per second": rate,
+            "minutes": round(seconds / 60, 1),
+            **describe_codes(found[size].codes),
+            "p50, ms": found[size].find_ms(0.5),
+            "p99, ms": found[size].find_ms(0.99),
+            "memory after the first tenth, MB": round(memory[min(1, len(memory) - 1)], 1),
+            "at the end": round(server.measure_memory(), 1),
+            "largest": round(max(memory), 1),
+            "CPU used": f"{100 * cpu / seconds:.0f} %",
+            "load of the machine": describe_machine(),
+        }
+        for size, rate in ((1, SOAK_RATE), (BATCH, SOAK_BATCHES))
+    ]
+
+
+def share_memory(model: Path, folder: Path, texts: list[str]) -> list[Row]:
+    """The memory of one, two and three processes on one port, after requests that all of them have answered."""
+    rows, port = [], find_port()
+    with ExitStack() as stack:
+        servers: list[Server] = []
+        for _ in range(3):
+            server = make_longtail(model, folder, port, "reuse_port=true")
+            servers.append(stack.enter_context(server))
+            wait_for_log(server)
+            send(server, texts[:BATCH], 200, N_CLIENTS)
+            kinds = [read_rollup(each.process.pid) for each in servers]
+            mapped = [measure_mapped(each.process.pid, model) for each in servers]
+            rows.append(
+                {
+                    "processes": len(servers),
+                    "of one process, MB (RSS)": round(sum(each["Rss"] for each in kinds) / len(kinds)),
+                    "of it, files of the model": round(sum(each["Rss"] for each in mapped) / len(kinds)),
+                    "of all processes, MB (PSS)": round(sum(each["Pss"] for each in kinds)),
+                    "of it, files of the model, all": round(sum(each["Pss"] for each in mapped)),
+                }
+            )
+            print_progress(f"{rows[-1]}")
+    return rows
+
+
+def wait_for_log(server: Server) -> None:
+    """Wait until this process listens: on a shared port, another one may have answered."""
+    while b"open http" not in Path(server.log.name).read_bytes():
+        if server.process.poll() is not None:
+            raise SystemExit(f"{server.name} has ended: see {server.log.name}")
+        time.sleep(0.2)
+
+
+def measure_peers(model: Path, train: Any, texts: list[str], folder: Path, seconds: float) -> list[Row]:
+    """Latency over load of LitServe with the same model, and of Annif's server.
+
+    That has omikuji's trees, trained on the same samples; then its ``http`` backend, which asks our service.
+    """
+    rows, ours = [], find_port()
+    prepare_annif(model, train, folder, ours)
+    for server in (make_litserve(model, folder), make_annif("omikuji", folder)):
+        with server:
+            rows += offer_rates(server, texts, seconds)
+    with make_longtail(model, folder, ours), make_annif("http", folder) as server:
+        rows += offer_rates(server, texts, seconds)
+    return rows
 
 
 def main() -> None:
     parser: argparse.ArgumentParser = make_parser(__doc__, None)
-    parser.add_argument("--model", help="folder of a saved model of texts (default: plt on the built-in corpus)")
+    parser.add_argument("--model", type=Path, help="folder of a saved model of texts (default: plt on the built-in corpus)")
+    parser.add_argument("--peers", action="store_true", help="also LitServe and Annif, each in an environment that is made")
+    parser.add_argument("--seconds", type=float, default=10, help="length of each rate (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=0, help="length of a soak at the end")
-    parser.add_argument("--litserve", action="store_true", help="also measure LitServe, which must be installed")
-    parser.add_argument("--port", type=int, default=8765)
+    parser.add_argument("--processes", action="store_true", help="only the memory of one to three processes")
     arguments = parser.parse_args()
+    if shutil.which("h2load") is None:
+        sys.exit("There is no h2load. Install it: apt install nghttp2-client")
     import longtail
 
     with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary).resolve()
         train, test = longtail.split("builtin:pydoc", test=0.2)
-        folder = arguments.model or f"{temporary}/plt"
+        model = folder / "plt" if arguments.model is None else arguments.model.resolve()
         if arguments.model is None:
-            longtail.Tagger("plt", threads=1).fit(train).save(folder)
-        tagger, texts = longtail.load(folder).configure(threads=1), list(test.texts or ())
-        settings = ["--threads", "1", "--set", "max_waiting=2000", "--feedback", f"{temporary}/feedback"]
-        command = [sys.executable, "-m", "longtail", "serve", folder, "--port", str(arguments.port), *settings]
-        tables: dict[str, list[Row]] = {}
-        with Server(command, "/api/v1/health/ready", arguments.port) as server:
-            rows = measure_against_loop(tagger, texts, server, "longtail", "/api/v1/predict")
-            print_progress(f"{rows}")
-            capacity = 1e3 / max(rows[1]["server, CPU ms per text"], 0.1)
-            tables["latency over load"] = measure_rates(server, texts[0], capacity)
-            tables["overload"] = [overload(server, texts, SECONDS, 64)]
-            if arguments.minutes:
-                tables["soak"] = [overload(server, texts, 60 * arguments.minutes, 8)]
-        if arguments.litserve:
-            port = arguments.port + 1
-            with Server(make_litserve(folder, port), "/health", port) as server:
-                rows += measure_against_loop(tagger, texts, server, "LitServe", "/predict")
-        tables = {"next to predict in a loop": rows, **tables}
-    notes = ["throughput, by CPU: CPU seconds of `predict` in a loop, divided by those of the server for the same texts"]
+            longtail.Tagger("plt", threads=1).fit(train).save(model)
+        texts, tables = list(test.texts or ()), {}
+        if arguments.processes:
+            tables["memory of several processes"] = share_memory(model, folder, texts)
+        else:
+            tables = measure_ours(model, texts, folder, arguments.seconds, arguments.minutes)
+            if arguments.peers:
+                tables["latency over load"] += measure_peers(model, train, texts, folder, arguments.seconds)
+    notes = [
+        "load of the machine: mean number of processes that compute or wait for a core, over a minute",
+        "answered per second, if less is offered than the server can do: about what is offered",
+    ]
     report(tables, notes, arguments.json)
+
+
+def measure_ours(model: Path, texts: list[str], folder: Path, seconds: float, minutes: float) -> dict[str, list[Row]]:
+    """Everything about our service."""
+    import longtail
+
+    tagger = longtail.load(model).configure(threads=1)
+    with make_longtail(model, folder) as server:
+        tables = {"next to predict in a loop": compare_with_loop(tagger, texts, server)}
+        tables["latency over load"] = offer_rates(server, texts, seconds)
+        tables["overload"] = [overload(server, texts)]
+        print_progress(f"{tables['overload']}")
+        if minutes:
+            tables["soak"] = soak(server, texts, minutes)
+    return tables
 
 
 if __name__ == "__main__":

@@ -186,17 +186,18 @@ def test_a_request_with_many_wrong_values_has_few_errors(model: type[BaseModel],
 
 def test_bodies_of_all_open_requests_are_limited(make_client: Callable[..., Client]) -> None:
     client = make_client(max_body=0.01, max_open=0.01)
-    release, codes = asyncio.Event(), []
+    arrived, release, codes = asyncio.Event(), asyncio.Event(), []
 
     async def stream() -> Any:
         yield b'{"texts": ["' + b"x" * 8000
+        arrived.set()
         await release.wait()
         yield b'"]}'
 
     async def work() -> None:
         headers = {"content-type": "application/json"}
         first = client.loop.create_task(client.http.post(PREDICT, content=stream(), headers=headers))
-        await asyncio.sleep(0.05)
+        await arrived.wait()
         refused = await client.http.post(PREDICT, json={"texts": ["y" * 8000]})
         codes.extend([refused.status_code, refused.headers["retry-after"]])
         release.set()

@@ -17,46 +17,26 @@ import httpx
 import pytest
 
 from longtail import edit_labels
+from service.processes import Process
 
 SETTINGS = ("patience=1.5", "watch=0", "deadline=20", "max_body=0.5")
 
 
-class Process:
-    """The service in a process of its kind."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        words = [word for setting in SETTINGS for word in ("--set", setting)]
-        command = [sys.executable, "-m", "longtail", "serve", f"topics={folder}", "--port", "0", "--threads", "1", *words]
-        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, cwd=folder.parent)
-        self.lines: list[str] = []
-        self.folder, self.started = folder, threading.Event()
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-        assert self.started.wait(120), self.lines
-        self.address = next(line.split()[1] for line in self.lines if line.startswith("open http"))
-        self.port = int(self.address.rsplit(":", 1)[1].strip("/"))
-
-    def read(self) -> None:
-        for line in self.process.stderr or ():
-            self.lines.append(line)
-            if line.startswith("open http") or "longtail serve:" in line:
-                self.started.set()
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
-        assert self.process.wait(60) == 0
-        self.reader.join(60)
-        assert self.process.stderr
-        self.process.stderr.close()
+def serve_topics(folder: Path, *options: str) -> Process:
+    """Serve the model of a folder, with limits that are soon reached."""
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
+    command = [sys.executable, "-m", "longtail", "serve", f"topics={folder}", "--port", "0", "--threads", "1", *words]
+    return Process([*command, *options], folder.parent)
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    copy = shutil.copytree(folder, tmp_path_factory.mktemp("served") / "model")
-    server = Process(copy)
+def copy(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(folder, tmp_path_factory.mktemp("served") / "model")
+
+
+@pytest.fixture(scope="module")
+def server(copy: Path) -> Iterator[Process]:
+    server = serve_topics(copy)
     yield server
     server.stop()
 
@@ -124,7 +104,7 @@ def test_a_client_that_does_not_read_is_cut_off(server: Process) -> None:
     assert predict(server, "ship").status_code == 200
 
 
-def test_a_signal_loads_models_again_and_loses_no_request(server: Process) -> None:
+def test_a_signal_loads_models_again_and_loses_no_request(server: Process, copy: Path) -> None:
     codes, versions, stop = [], set(), threading.Event()
 
     def ask() -> None:
@@ -138,7 +118,7 @@ def test_a_signal_loads_models_again_and_loses_no_request(server: Process) -> No
     try:
         while not codes:
             time.sleep(0.01)
-        edit_labels(server.folder).rename("music", "songs")
+        edit_labels(copy).rename("music", "songs")
         os.kill(server.process.pid, signal.SIGHUP)
         for _ in range(300):
             if len(versions) > 1:
@@ -151,7 +131,7 @@ def test_a_signal_loads_models_again_and_loses_no_request(server: Process) -> No
 
 
 def test_a_stop_answers_what_has_arrived(folder: Path) -> None:
-    server = Process(folder)
+    server = serve_topics(folder)
     answers: list[httpx.Response] = []
     texts = ["a ship and a violin"] * 1000
     threads = [threading.Thread(target=lambda: answers.append(predict(server, *texts))) for _ in range(3)]
@@ -182,9 +162,9 @@ def test_wrong_usage_ends_before_anything_listens(folder: Path, options: tuple[s
 
 
 def test_two_processes_share_a_port(folder: Path) -> None:
-    first = Process(folder, "--set", "reuse_port=true")
+    first = serve_topics(folder, "--set", "reuse_port=true")
     words = ["--port", str(first.port), "--set", "reuse_port=true"]
-    second = Process(folder, *words)
+    second = serve_topics(folder, *words)
     try:
         assert second.port == first.port
         assert all(predict(first, "ship").status_code == 200 for _ in range(4))

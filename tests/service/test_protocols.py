@@ -69,6 +69,21 @@ def test_annif_takes_forms_of_many_clients(client: Client, content: bytes, kind:
     )
 
 
+def test_finto_ai_gets_what_its_page_asks_for(make_client: Callable[..., Client], folder: Path) -> None:
+    """The requests of the page of Finto AI, in their order. It takes projects to be named VOCABULARY-LANGUAGE."""
+    client = make_client({"topics-en": folder})
+    (project,) = client.get("/v1/projects").json()["projects"]
+    assert client.get("/v1/").json()["version"]
+    text = "the ship is in the harbour: 100 % waves + wind"
+    found = client.post("/v1/detect-language", {"text": text, "languages": ["fi", "sv", "en"]}).json()["results"]
+    name = f"{project['project_id'].split('-')[0]}-{found[0]['language']}"
+    for language in ("", "en"):
+        body, headers = f"text={text}&limit=10&language={language}", {"content-type": "application/x-www-form-urlencoded"}
+        answer = client.run(client.http.post(f"/v1/projects/{name}/suggest", content=body.encode(), headers=headers))
+        best = answer.json()["results"][0]
+        assert best["label"] == "sea" and best.keys() == {"uri", "label", "notation", "score"}
+
+
 def test_a_form_part_may_have_no_name() -> None:
     assert parse_form(b"--b\r\n\r\nx\r\n--b--\r\n", "multipart/form-data; boundary=b") == {"": "x"}
     with_file = b'--b\r\nContent-Disposition: form-data; filename="name=1"; name="text"\r\n\r\na\r\nb\r\n--b--\r\n'

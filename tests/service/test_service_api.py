@@ -153,7 +153,9 @@ def test_the_card_of_a_model(client: Client, tagger: Tagger) -> None:
     assert (card["method"], card["n_labels"], card["n_samples"]) == ("ovr", 6, tagger.pipeline.n_samples)
     assert (card["score"], card["reads"], card["has_parents"]) == ("probability", "texts", True)
     assert card["largest"][0]["n_samples"] == max(tagger.pipeline.label_counts)
-    assert 0 < card["figures"]["recall, held out"] <= 100
+    assert list(card["figures"]) == ["P@1", "P@3", "P@5", "precision", "recall", "labels per text"]
+    assert all(0 < value <= 100 for value in card["figures"].values())
+    assert card["held_out"] == tagger.decisions.source
     bins = card["calibration"]["bins"]
     assert all(0 <= one["score"] <= 1 and 0 <= one["right"] <= 1 and one["n"] >= 1 for one in bins)
     held_out = tagger.decisions.set_rules.curve.n_labels[0]

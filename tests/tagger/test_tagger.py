@@ -11,9 +11,10 @@ import scipy.sparse as sp
 
 import longtail
 from longtail import Dataset, Labels, Tagger
-from longtail.errors import DataError, LongtailError, SettingError
+from longtail.errors import BundleError, DataError, LongtailError, SettingError
 from longtail.extractor import FeatureExtractor
 from longtail.progress import Progress, Stage
+from longtail.tagger.decisions import Decisions
 from longtail.topk import NO_LABEL, HeldOut, TopK
 
 
@@ -344,6 +345,29 @@ def test_validation_data_calibrates_the_scores(train: Dataset, test: Dataset) ->
     given = Tagger("ovr", calibrate=False).fit(train).calibrate(test)
     np.testing.assert_array_equal(tagger.topk(test.inputs).scores, given.topk(test.inputs).scores)
     assert tagger.decisions.source == "60 validation samples" and tagger.threshold == given.threshold
+
+
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_the_precision_on_validation_data_is_kept(calibrate: bool, train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("ovr", calibrate=calibrate).fit(train, valid=test)
+    found = tagger.decisions.precision
+    expected = {f"P@{k}": pytest.approx(tagger.evaluate(test).values[f"P@{k}"], abs=0.01) for k in (1, 3, 5)}
+    assert found and found.values == expected and found.source == "60 validation samples"
+    tagger.save(tmp_path / "model")
+    again = longtail.load(tmp_path / "model")
+    assert again.decisions.precision == found
+    values = ", ".join(f"{name} {value:.1f}" for name, value in found.values.items())
+    assert again.summary()["held out"] == f"{values}, on 60 validation samples"
+
+
+def test_models_of_earlier_versions_have_no_precision_and_a_wrong_one_is_refused(train: Dataset) -> None:
+    decisions = Tagger("ovr").fit(train).decisions
+    about, state = decisions.about(), decisions.state()
+    old = Decisions.restore({name: value for name, value in about.items() if name != "precision"}, state)
+    assert decisions.precision is not None and old.precision is None and old.threshold == decisions.threshold
+    for wrong in ({"P@1": 101}, {"P@3": "high"}, {"P@5": float("nan")}, {"samples": 7}):
+        with pytest.raises(BundleError):
+            Decisions.restore({**about, "precision": {**about["precision"], **wrong}}, state)
 
 
 def test_predictions_without_any_label_cannot_be_calibrated(train: Dataset) -> None:

@@ -19,6 +19,7 @@ from longtail.features.language import LANGUAGES, compare_languages
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
 from longtail.service.api import JSON, Shared, answer_json, can_learn, can_predict, encode
 from longtail.service.batching import Render
+from longtail.service.bodies import JsonRoute
 from longtail.service.errors import ServiceError
 from longtail.service.forms import parse_form, parse_number
 from longtail.service.models import ServedModel
@@ -47,7 +48,7 @@ _FORM = {
     }
 }
 
-router = APIRouter(prefix="/v1", tags=["Annif"])
+router = APIRouter(prefix="/v1", tags=["Annif"], route_class=JsonRoute)
 
 
 class AnnifDocument(BaseModel):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Response
 
 from longtail.service.answers import PredictOptions, TextAnswer, write_answer
+from longtail.service.bodies import JsonRoute
 from longtail.service.errors import ServiceError
 from longtail.service.metrics import CONTENT_TYPE_LATEST
 from longtail.service.models import ServedModel
@@ -33,7 +34,7 @@ Shared = Annotated[Service, Depends(get_service)]
 ModelName = Annotated[str | None, Query(description="Name of a model. Default: the first one")]
 can_predict, can_learn, can_manage = (Depends(require_scope(scope)) for scope in ("predict", "learn", "admin"))
 
-router = APIRouter(prefix="/api/v1", tags=["longtail"])
+router = APIRouter(prefix="/api/v1", tags=["longtail"], route_class=JsonRoute)
 
 
 @router.post("/predict", response_model=PredictResponse, dependencies=[can_predict])

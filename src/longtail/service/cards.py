@@ -45,7 +45,8 @@ def describe_further(tagger: Tagger, catalogue: LabelCatalogue, n_bytes: int) ->
     labels = [{"label": tagger.labels.names[i], "n_samples": int(catalogue.counts[i])} for i in largest.tolist()]
     return {
         "settings": {name: value for name, value in tagger.model.get_params().items() if name not in ("threads", "device")},
-        "figures": measure_held_out(tagger.decisions),
+        "figures": collect_figures(tagger.decisions),
+        "held_out": tagger.decisions.precision.source if tagger.decisions.precision else tagger.decisions.source,
         "calibration": describe_calibration(tagger.decisions),
         "largest": labels,
         "decisions": list(tagger.pipeline.decisions),
@@ -54,21 +55,21 @@ def describe_further(tagger: Tagger, catalogue: LabelCatalogue, n_bytes: int) ->
     }
 
 
-def measure_held_out(decisions: Decisions) -> dict[str, float]:
-    """Return precision and recall of sets at the threshold with the best micro-F1, in percent, over the held-out samples
-    that the calibration was fitted to; nothing if there is no calibration.
+def collect_figures(decisions: Decisions) -> dict[str, float]:
+    """Return P@k of held-out samples, and precision, recall and size of sets at the threshold with the best micro-F1, in
+    percent; nothing if no samples were held out.
     """
+    figures = {} if decisions.precision is None else dict(decisions.precision.values)
     if decisions.set_rules is None:
-        return {}
+        return figures
     curve = decisions.set_rules.curve
-    at = int(np.searchsorted(curve.thresholds, decisions.threshold))
-    at = min(at, len(curve.thresholds) - 1)
+    at = min(int(np.searchsorted(curve.thresholds, decisions.threshold)), len(curve.thresholds) - 1)
     values = {
         "precision": 100 * (1 - curve.wrong[at] / max(curve.n_filled[at], 1)),
         "recall": 100 * (1 - curve.missed[at] / max(curve.n_labelled, 1)),
         "labels per text": curve.n_labels[at] / max(curve.n_samples, 1),
     }
-    return {f"{name}, held out": round(float(value), 2) for name, value in values.items()}
+    return figures | {name: round(float(value), 2) for name, value in values.items()}
 
 
 def describe_calibration(decisions: Decisions) -> dict[str, Any] | None:

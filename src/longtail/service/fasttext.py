@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
 from longtail.service.api import JSON, ModelName, Shared, can_predict, encode
+from longtail.service.bodies import JsonRoute
 from longtail.service.models import ServedModel
 from longtail.service.schemas import Texts
 
-router = APIRouter(tags=["fastText"])
+router = APIRouter(tags=["fastText"], route_class=JsonRoute)
 
 
 class LabelsAndScores(BaseModel):

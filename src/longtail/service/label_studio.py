@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from longtail.service.answers import PredictOptions, TextAnswer
 from longtail.service.api import JSON, Shared, answer_json, can_learn, can_predict, encode
+from longtail.service.bodies import JsonRoute
 from longtail.service.errors import ServiceError
 from longtail.service.label_config import LabelControl, parse_label_config
 from longtail.service.models import ServedModel
@@ -19,7 +20,7 @@ from longtail.service.models import ServedModel
 _LEARNED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 _MAX_CHOICES = 1000  # choices of a configuration that predictions are restricted to
 
-router = APIRouter(prefix="/label-studio/{name}", tags=["Label Studio"])
+router = APIRouter(prefix="/label-studio/{name}", tags=["Label Studio"], route_class=JsonRoute)
 
 
 class LabelingTask(BaseModel):

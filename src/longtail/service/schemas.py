@@ -143,7 +143,8 @@ class ModelCard(ModelSummary):
     """Everything about a model."""
 
     settings: dict[str, Any]
-    figures: dict[str, float]
+    figures: dict[str, float] = Field(description="Measured on held-out samples: P@k and those of sets, in percent")
+    held_out: str = Field(description="The held-out samples; empty if there are none")
     calibration: dict[str, Any] | None
     largest: list[dict[str, Any]]
     decisions: list[str]

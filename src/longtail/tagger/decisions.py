@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Self
@@ -9,11 +10,43 @@ from typing import Any, Self
 from longtail.decisions.calibration import MIN_SAMPLES, Calibration, fit_calibration
 from longtail.decisions.sets import SetRules, fit_rules
 from longtail.errors import BundleError
+from longtail.metrics.ranking import DEFAULT_KS
 from longtail.metrics.sets import choose_threshold
 from longtail.state import State, get_entry
-from longtail.topk import NO_LABEL, HeldOut
+from longtail.topk import NO_LABEL, HeldOut, TopK, find_hits
 
-_CALIBRATION, _SETS = "calibration", "sets"  # parts of a bundle
+_CALIBRATION, _SETS, _PRECISION = "calibration", "sets", "precision"  # parts of a bundle
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How many of the first labels of held-out samples were right.
+
+    :param values: P@1, P@3 and P@5, in percent.
+    :param source: The samples, for people.
+    """
+
+    values: Mapping[str, float]
+    source: str
+
+    @classmethod
+    def measure(cls, topk: TopK, held_out: HeldOut) -> Self:
+        """Measure predictions for held-out samples."""
+        hits = find_hits(topk, held_out.Y)
+        values = {f"P@{k}": round(100 * float(hits[:, :k].sum()) / (k * topk.n_samples), 2) for k in DEFAULT_KS}
+        return cls(values, held_out.source)
+
+    def about(self) -> dict[str, Any]:
+        """Describe everything in plain types, for a bundle."""
+        return {"samples": self.source, **self.values}
+
+    @classmethod
+    def restore(cls, about: Mapping[str, Any]) -> Self:
+        """Restore what ``about`` returned."""
+        values = {f"P@{k}": float(get_entry(about, f"P@{k}", (int, float))) for k in DEFAULT_KS}
+        if not all(0 <= value <= 100 for value in values.values()):
+            raise BundleError(f"the precision is {values}", hint="Each must be from 0 to 100")
+        return cls(values, get_entry(about, "samples", str))
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +57,14 @@ class Decisions:
     :param calibration: Makes probabilities of scores; None: scores are those of the model.
     :param source: The samples that the calibration was fitted to, for people.
     :param set_rules: What sets of labels need; None if there is no calibration.
+    :param precision: How good the ranking was; None if there were no held-out samples, and in models of earlier versions.
     """
 
     threshold: float
     calibration: Calibration | None = None
     source: str = ""
     set_rules: SetRules | None = None
+    precision: Precision | None = None
 
     @classmethod
     def fit(cls, held_out: HeldOut | None, default_threshold: float, calibrate: bool = True) -> Self:
@@ -37,7 +72,8 @@ class Decisions:
         if held_out is None or (held_out.topk.ids == NO_LABEL).all():
             return cls(default_threshold)
         if not calibrate or held_out.topk.n_samples < MIN_SAMPLES:
-            return cls(choose_threshold(held_out.topk, held_out.Y))
+            precision = Precision.measure(held_out.topk, held_out)
+            return cls(choose_threshold(held_out.topk, held_out.Y), precision=precision)
         calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
         return cls(default_threshold, calibration, held_out.source).fit_rules(held_out)
 
@@ -46,12 +82,14 @@ class Decisions:
         assert self.calibration
         calibrated = self.calibration.apply(held_out.topk, held_out.label_counts)
         rules = fit_rules(calibrated, held_out.Y, held_out.label_counts)
-        return replace(self, set_rules=rules, threshold=rules.micro)
+        precision = Precision.measure(calibrated, held_out)
+        return replace(self, set_rules=rules, threshold=rules.micro, precision=precision)
 
     def about(self) -> dict[str, Any]:
         """Describe everything in plain types, for a bundle."""
         out: dict[str, Any] = {"threshold": self.threshold}
         out |= {_CALIBRATION: {"samples": self.source}} if self.calibration else {}
+        out |= {_PRECISION: self.precision.about()} if self.precision else {}
         return out | ({_SETS: {"samples": self.set_rules.curve.n_samples}} if self.set_rules else {})
 
     def state(self) -> dict[str, State]:
@@ -68,4 +106,5 @@ class Decisions:
         if not isfinite(threshold):
             raise BundleError(f"the threshold is {threshold}", hint="It must be finite")
         source = get_entry(get_entry(about, _CALIBRATION, dict), "samples", str) if calibration else ""
-        return cls(threshold, calibration, source, rules)
+        precision = Precision.restore(get_entry(about, _PRECISION, dict)) if _PRECISION in about else None
+        return cls(threshold, calibration, source, rules, precision)

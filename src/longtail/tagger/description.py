@@ -31,6 +31,9 @@ def describe_tagger(tagger: Tagger) -> dict[str, str]:
     out["scores"] = tagger.score_meaning
     fitted = f"{model.score_meaning} to probability, on {decisions.source}"
     out["calibration"] = fitted if decisions.calibration else "none: scores are those of the model"
+    if decisions.precision is not None:
+        values = ", ".join(f"{name} {value:.1f}" for name, value in decisions.precision.values.items())
+        out["held out"] = f"{values}, on {decisions.precision.source}"
     target = resolve_target(None, None, decisions.calibration is not None, decisions.threshold)
     out["sets"] = f"{target}; micro-F1 is best from {decisions.threshold:.3g}" if decisions.set_rules else str(target)
     if tagger.constraints is not None:

@@ -28,6 +28,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE = 60_000  # milliseconds that a browser may take for a step: other programs may use all cores
 TEXT = "The harbour 🚢 of the old town was built for ships, and its lighthouse guided sailors through the reefs."
 
 
@@ -36,9 +37,9 @@ def browser() -> Iterator[Any]:
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip("no Chromium is installed")
-    expect.set_options(timeout=10_000)
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        running = playwright.chromium.launch(executable_path=found, args=FLAGS, timeout=2 * PATIENCE)
         yield running
         running.close()
 
@@ -71,7 +72,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "locale": "en-US", **settings})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: problems.append(message.text) if is_problem(message) else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(url)

@@ -7,6 +7,8 @@ import { plotCalibration } from "./plot.js";
 import { renderName } from "./ranking.js";
 import { formatDate, formatNumber, say } from "./texts.js";
 
+const FIGURES = { precision: "figure.precision", recall: "figure.recall", "labels per text": "figure.size" }; // of sets
+
 let details = null; // of the model that is shown
 let wanted = null; // card of the model to show
 
@@ -90,11 +92,16 @@ function renderFigures() {
   const figures = Object.entries(details.figures);
   if (!figures.length) return renderNote("card.figures.none");
   return element(
-    "dl",
-    { class: "figures" },
-    ...figures.map(([name, value]) =>
-      element("div", {}, element("dt", {}, name), element("dd", {}, formatNumber(value, 1))),
+    "figure",
+    {},
+    element(
+      "dl",
+      { class: "figures" },
+      ...figures.map(([name, value]) =>
+        element("div", {}, element("dt", {}, say(FIGURES[name] ?? name)), element("dd", {}, formatNumber(value, 1))),
+      ),
     ),
+    element("figcaption", {}, say("card.figures.about", { samples: details.held_out })),
   );
 }
 
