@@ -28,6 +28,7 @@ LAYERS = [
         "progress",
         "kernels",
         "csr",
+        "mapped",
         "state",
         "registry",
         "limits",
