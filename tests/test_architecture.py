@@ -36,6 +36,7 @@ LAYERS = [
         "conditions",
         "__init__",
     ],
+    ["sharding"],
     ["data"],
     ["features"],
     ["labelspace"],
