@@ -104,7 +104,7 @@ class Cluster:
             for future in as_completed(waiting):
                 first, end = waiting[future]
                 name = f"shard {bounds.index((first, end)) + 1} of {len(bounds)}"
-                files[first, end] = folder / self._get_answer(future, name)["file"]
+                files[first, end] = folder / self.get_answer(future, name)["file"]
                 self.n_computed += 1
                 stage.advance(int(work[first:end].sum()), f"{len(files)} of {len(bounds)} shards")
         finally:
@@ -113,7 +113,11 @@ class Cluster:
         for first, end in bounds:
             yield Shard(first, end, read_shard(files[first, end]))
 
-    def _get_answer(self, future: Future[Answer], name: str) -> Answer:
+    def get_answer(self, future: Future[Answer], name: str) -> Answer:
+        """Return the answer of a worker, or raise its error.
+
+        :param name: What it has worked on, for the message if its workers have ended.
+        """
         try:
             answer = future.result()
         except self.engine.lost as error:

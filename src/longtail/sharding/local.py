@@ -35,7 +35,7 @@ class LocalEngine:
 
     Workers read jobs from a pipe of this process, and end with it: when the pipe is closed, however this process ends.
 
-    :param n_workers: Number of processes. They start with the first jobs.
+    :param n_workers: Number of processes.
     """
 
     dashboard: str = ""
@@ -43,11 +43,12 @@ class LocalEngine:
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}  # those that run, by thread
+        self.workers = [_start_worker() for _ in range(n_workers)]
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._is_closed = False
-        for number in range(n_workers):
-            threading.Thread(target=self._serve, args=(number,), name=f"worker {number}", daemon=True).start()
+        self._lock, self._is_closed = threading.Lock(), False  # the lock is for who starts and ends workers
+        self._threads = [threading.Thread(target=self._serve, args=(n,), daemon=True) for n in range(n_workers)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> Future[dict[str, Any]]:
         """Call a function of a module in a worker; arguments and result are values of JSON."""
@@ -57,38 +58,54 @@ class LocalEngine:
 
     def close(self) -> None:
         """End all workers."""
-        self._is_closed = True
-        for _ in range(self.n_workers):
+        with self._lock:
+            self._is_closed = True
+            for worker in self.workers:
+                worker.kill()
+        for _ in self._threads:
             self._jobs.put(None)
-        for worker in list(self.workers.values()):
-            worker.kill()
-            worker.wait()
+        for thread in self._threads:
+            thread.join()
+        for worker in self.workers:
+            _clean_up(worker)
 
     def _serve(self, number: int) -> None:
-        """Give jobs to one worker after the other: a worker is replaced when it has ended."""
+        """Give one job after the other to a worker. It is replaced when it has ended."""
         while (job := self._jobs.get()) is not None and not self._is_closed:
-            if number not in self.workers:
-                self.workers[number] = _start_worker()
+            if job.n_deaths == 0 and not job.future.set_running_or_notify_cancel():
+                continue
+            if self.workers[number].poll() is not None:  # it has ended between two jobs
+                self._replace_worker(number)
             worker = self.workers[number]
-            if self._is_closed:  # since the job was taken
-                worker.kill()
             answer = _ask(worker, job)
             if answer is not None:
                 job.future.set_result(answer)
                 continue
-            del self.workers[number]
             code = worker.wait()
+            self._replace_worker(number)
             job.n_deaths += 1
             was_killed = code < 0 or code > _FIRST_SIGNAL
-            if self._is_closed or (was_killed and job.n_deaths < MAX_DEATHS):
+            if was_killed and job.n_deaths < MAX_DEATHS and not self._is_closed:
                 self._jobs.put(job)
             else:
                 job.future.set_exception(WorkerLost(explain_exit(code)))
+
+    def _replace_worker(self, number: int) -> None:
+        with self._lock:
+            if not self._is_closed:
+                _clean_up(self.workers[number])
+                self.workers[number] = _start_worker()
 
 
 def _start_worker() -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-m", "longtail.sharding.worker"]
     return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _clean_up(worker: subprocess.Popen[bytes]) -> None:
+    """Close the pipes of a process that has ended."""
+    with worker:
+        pass
 
 
 def _ask(worker: subprocess.Popen[bytes], job: _Job) -> dict[str, Any] | None:
@@ -97,6 +114,6 @@ def _ask(worker: subprocess.Popen[bytes], job: _Job) -> dict[str, Any] | None:
     try:
         worker.stdin.write(json.dumps([job.function, job.arguments]).encode() + b"\n")
         line = worker.stdout.readline()
-    except BrokenPipeError:
+    except OSError:  # the pipe is broken
         return None
     return json.loads(line) if line.endswith(b"\n") else None
