@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import scipy.sparse as sp
 
 from longtail import __version__, errors
 from longtail.errors import DataError, LongtailError, WriteError, restore_error
-from longtail.files import open_atomic
+from longtail.files import name_full_disk, open_atomic
 from longtail.mapped import ArraysWriter, hash_arrays, open_arrays, open_matrix, write_matrix
 from longtail.state import State
 
@@ -171,12 +170,18 @@ def _store(folder: Path, value: Any) -> dict[str, str]:
             return {"folder": path.name, "hash": hash_arrays(path)}
         except DataError:  # damaged since
             shutil.rmtree(path)
+    with name_full_disk(path):
+        return {"folder": path.name, "hash": _write(path, value)}
+
+
+def _write(path: Path, value: Any) -> str:
+    """Write a matrix or a state to a folder. Returns its hash."""
     if sp.issparse(value):
-        return {"folder": path.name, "hash": write_matrix(path, value)}
+        return write_matrix(path, value)
     with ArraysWriter(path, {name: array.dtype.str for name, array in value.items()}) as writer:
         for name, array in value.items():
             writer.append(name, array)
-        return {"folder": path.name, "hash": writer.finish()}
+        return writer.finish()
 
 
 def _open_input(folder: Path, entry: dict[str, str]) -> Any:
@@ -210,6 +215,3 @@ def _find_hash(path: Path, state: tuple[Any, ...]) -> str:
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:_DIGITS]
-
-
-TASK_FILES = re.compile(r"task-[0-9a-f]{16}\.json|arrays-[0-9a-f]{16}|shard-.*\.safetensors|\..*")

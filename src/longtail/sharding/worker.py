@@ -11,13 +11,21 @@ import sys
 import threading
 from importlib import import_module
 from queue import SimpleQueue
+from types import TracebackType
 
 from longtail.interruption import INTERRUPTED, end_on_signals, end_process
+
+
+def _leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Show an unexpected error, and exit at once, without waiting for the thread that reads."""
+    sys.__excepthook__(kind, error, trace)
+    end_process(1)
 
 
 def main() -> None:
     """Run jobs until standard input ends."""
     end_on_signals()
+    sys.excepthook = _leave
     jobs: SimpleQueue[bytes] = SimpleQueue()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else is printed is no answer
