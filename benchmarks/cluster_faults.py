@@ -5,7 +5,7 @@
     python benchmarks/cluster_faults.py ray --runs 20
     python benchmarks/cluster_faults.py driver --runs 20
 
-Every 1 to 3 seconds a random worker is killed with SIGKILL, in all runs. ``driver``: the command ``longtail train --cluster
+Every 1 to 3 seconds (``--pause``) a random worker is killed with SIGKILL, in all runs. ``driver``: the command ``longtail train --cluster
 local:2`` itself is killed after a random time, and run again, until it finishes. A shard whose workers were killed three
 times (dask: four times) is an error; the run is then continued, as a user would do it, and counted.
 """
@@ -84,12 +84,12 @@ def find_workers(mark: str) -> list[int]:
 
 
 @contextmanager
-def kill_workers(mark: str, counts: Counter[str]) -> Iterator[None]:
-    """Kill a random worker every 1 to 3 seconds while the block runs."""
+def kill_workers(mark: str, pause: list[float], counts: Counter[str]) -> Iterator[None]:
+    """Kill a random worker again and again while the block runs, with random pauses."""
     done = threading.Event()
 
     def kill() -> None:
-        while not done.wait(random.uniform(1, 3)):
+        while not done.wait(random.uniform(*pause)):
             workers = find_workers(mark)
             if workers:
                 try:
@@ -164,13 +164,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=[*MARKS, "driver"])
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--samples", type=int, default=6000)
-    parser.add_argument("--labels", type=int, default=600)
+    parser.add_argument("--samples", type=int, default=12_000)
+    parser.add_argument("--labels", type=int, default=1000)
+    pause = "seconds between two kills, at least and at most"
+    parser.add_argument("--pause", type=float, nargs=2, default=[1, 3], metavar="S", help=pause)
     arguments = parser.parse_args()
     random.seed(0)
     with tempfile.TemporaryDirectory() as temporary:
         folder, data = Path(temporary), make_data(arguments.samples, arguments.labels)
-        (path,) = (write(data, folder / "data"),)
+        path = write(data, folder / "data")
         data = longtail.read(path)
         start = time.process_time()
         Tagger(SPEC, threads=1).fit(data, progress=False).save(folder / "plain")
@@ -180,7 +182,7 @@ def main() -> None:
         if arguments.kind == "driver":
             counts = kill_drivers(folder, path, expected, arguments.runs)
         else:
-            with open_address(arguments.kind) as address, kill_workers(MARKS[arguments.kind], counts):
+            with open_address(arguments.kind) as address, kill_workers(MARKS[arguments.kind], arguments.pause, counts):
                 for number in range(arguments.runs):
                     place = folder / str(number)
                     place.mkdir()

@@ -361,9 +361,9 @@ class Model(Settings, ABC):
         """Raise an error if a package or pretrained weights that ``fit`` needs are not installed. Imports nothing."""
         require(f"Training {find_method_name(type(self))}", *self.packages)
 
-    def check_cluster(self, cluster: Cluster | None) -> None:
-        """Raise an error if there is a cluster and the training cannot be divided."""
-        if cluster is not None and not self.can_shard:
+    def check_can_shard(self) -> None:
+        """Raise an error if the training cannot be divided."""
+        if not self.can_shard:
             hint = "Choose a method with linear classifiers, or leave the cluster out"
             raise SettingError(f"{find_method_name(type(self))} cannot be trained on a cluster", hint=hint)
 

@@ -41,9 +41,9 @@ def train(arguments: Namespace) -> None:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
     check_target(Path(arguments.out), overwrite=arguments.overwrite)
     check_sources(arguments.data, arguments.valid, vocabulary=arguments.vocabulary)
+    if tagger is not None and arguments.cluster is not None:
+        tagger.model.check_can_shard()
     with open_training_cluster(arguments, display) as cluster:
-        if tagger is not None:
-            tagger.model.check_cluster(cluster)
         _train(tagger, cluster, arguments, display)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -56,6 +56,7 @@ class Cluster:
             if self.folder is None:
                 self.folder = stack.enter_context(create_temporary_folder(Path.cwd() / "longtail-shards"))
             else:
+                stack.callback(_remove_if_empty, self.folder)
                 stack.enter_context(lock_folder(self.folder, _LOCK_SECONDS))
             self._exit = stack.pop_all()
         return self
@@ -126,6 +127,11 @@ class Cluster:
         if "error" in answer:
             raise unpack_error(answer["error"])
         return answer
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # it has content, or is gone
+        folder.rmdir()
 
 
 def divide_work(work: Longs, n_parts: int) -> list[tuple[int, int]]:

@@ -54,7 +54,8 @@ def fit_parts(
     :param settings: The settings of the tagger itself.
     """
     pipeline.check_requirements()
-    pipeline.model.check_cluster(cluster)
+    if cluster is not None:
+        pipeline.model.check_can_shard()
     pipeline.model.cluster = cluster
     if settings.unseen_vectors is not None:
         check_word_vectors(settings.unseen_vectors)

@@ -127,8 +127,8 @@ class Blend(BlendSettings, Model):
         pipelines = [Pipeline(spec) for spec in specs]
         for pipeline in pipelines:  # before the first of them is fitted
             pipeline.check_requirements()
-        if not any(pipeline.model.can_shard for pipeline in pipelines):
-            pipelines[0].model.check_cluster(self.cluster)
+        if self.cluster is not None and not any(pipeline.model.can_shard for pipeline in pipelines):
+            pipelines[0].model.check_can_shard()
         if valid is None:
             inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
         else:
