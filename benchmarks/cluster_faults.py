@@ -5,9 +5,9 @@
     python benchmarks/cluster_faults.py ray --runs 20
     python benchmarks/cluster_faults.py driver --runs 20
 
-Every 1 to 3 seconds (``--pause``) a random worker is killed with SIGKILL, in all runs. ``driver``: the command ``longtail train --cluster
-local:2`` itself is killed after a random time, and run again, until it finishes. A shard whose workers were killed three
-times (dask: four times) is an error; the run is then continued, as a user would do it, and counted.
+Every 1 to 3 seconds (``--pause``) a random worker is killed with SIGKILL, in all runs. ``driver``: the command ``longtail
+train --cluster local:2`` itself is killed after a random time, and run again, until it finishes. A shard whose workers were
+killed three times (dask: four times) is an error; the run is then continued, as a user would do it, and counted.
 """
 
 from __future__ import annotations
