@@ -29,7 +29,7 @@ from longtail.tagger.prediction import DEFAULT_K
 from longtail.tagger.tagger import Tagger, load
 
 
-class Batch(NamedTuple):
+class SampleBatch(NamedTuple):
     """Texts or feature vectors, with their ids."""
 
     inputs: Any
@@ -101,7 +101,7 @@ def _name_threshold(tagger: Tagger, target: str | None) -> str:
 
 def answer_batch(
     tagger: Tagger,
-    batch: Batch,
+    batch: SampleBatch,
     answers: AnswerFormat,
     write: Callable[[str], Any],
     arguments: Namespace,
@@ -143,13 +143,13 @@ def _render(text: str | None, answer: Answer) -> str:
     return f"{title}{shown}\n{novelty}\n"
 
 
-def read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[Batch]:
+def read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[SampleBatch]:
     """Read the inputs in batches: of a fixed size from files, what has arrived from pipes, one by one from a terminal."""
     path, layout = arguments.file, get_layout(arguments)
     if not tagger.reads_texts:
         data = read_layout(path, layout, labelled=False)
         show_notes(data.notes, display)
-        yield Batch(data.inputs, list(data.ids or [None] * data.n_samples))
+        yield SampleBatch(data.inputs, list(data.ids or [None] * data.n_samples))
         return
     notes: list[str] = []
     if path == STDIN and sys.stdin.isatty() and layout.format in (None, "lines"):
@@ -161,7 +161,7 @@ def read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iter
     for batch in batches:
         show_notes(notes[n_shown:], display)
         n_shown = len(notes)
-        yield Batch([sample.text for sample in batch], [sample.id for sample in batch])
+        yield SampleBatch([sample.text for sample in batch], [sample.id for sample in batch])
     show_notes(notes[n_shown:], display)
 
 

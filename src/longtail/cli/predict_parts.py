@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from longtail.cli.answers import make_format
 from longtail.cli.arrivals import SAMPLES_PER_BATCH
 from longtail.cli.constraints import check_options, get_constraints
-from longtail.cli.predict import Batch, answer_batch, choose_k, choose_output, read_batches, report_counts
+from longtail.cli.predict import SampleBatch, answer_batch, choose_k, choose_output, read_batches, report_counts
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.files import STDIN, hash_file, open_atomic
 from longtail.progress import Display
@@ -145,12 +145,12 @@ def _run_parts(
             future.cancel()
 
 
-def _split_batches(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _split_batches(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
     """Divide batches, as feature vectors are one."""
     for batch in batches:
         for start in range(0, len(batch.ids), SAMPLES_PER_BATCH):
             rows = slice(start, start + SAMPLES_PER_BATCH)
-            yield Batch(batch.inputs[rows], batch.ids[rows])
+            yield SampleBatch(batch.inputs[rows], batch.ids[rows])
 
 
 def _write_request(folder: Path, arguments: Namespace) -> None:
@@ -173,7 +173,7 @@ def _write_request(folder: Path, arguments: Namespace) -> None:
         stream.write(content)
 
 
-def _write_part(path: Path, part: list[Batch]) -> None:
+def _write_part(path: Path, part: list[SampleBatch]) -> None:
     """Write samples so that a worker can read them: an object of JSON for each batch."""
     with open_atomic(path) as stream:
         for batch in part:
@@ -185,15 +185,15 @@ def _write_part(path: Path, part: list[Batch]) -> None:
             stream.write(json.dumps({"ids": batch.ids, **inputs}).encode() + b"\n")
 
 
-def _read_part(path: Path) -> Iterator[Batch]:
+def _read_part(path: Path) -> Iterator[SampleBatch]:
     with path.open("rb") as stream:
         for line in stream:
             found = json.loads(line)
             if "texts" in found:
-                yield Batch(found["texts"], found["ids"])
+                yield SampleBatch(found["texts"], found["ids"])
             else:
                 arrays = (np.array(found["data"], np.float32), found["indices"], found["indptr"])
-                yield Batch(sp.csr_array(arrays, shape=found["shape"]), found["ids"])
+                yield SampleBatch(sp.csr_array(arrays, shape=found["shape"]), found["ids"])
 
 
 def _is_done(folder: Path, number: int) -> bool:

@@ -23,7 +23,7 @@ from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import drop_entries
-from longtail.nn.validation import mean_precision, rank_by_inner_product
+from longtail.nn.validation import MeanPrecision, mean_precision, rank_by_inner_product
 from longtail.progress import Progress
 
 History = list[dict[str, float]]  # one row per epoch
@@ -169,16 +169,17 @@ class NeuralXCTraining:
         return JointOptimizer(*optimizers, torch.optim.AdamW(groups, weight_decay=decay, fused=True))
 
     @torch.no_grad()
-    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> float:
+    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> MeanPrecision:
         """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the logits."""
         last = self.net.label_decoder
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=last.bias.device)
         return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X, others), Y)
 
-    def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart:
+    def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
-        part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
-        return choose_scale(part, None if valid is None else lambda each: self.validate(*valid, each))
+        part = fit_sparse_part(self.X, self.Y, self.settings.seed, self.settings.threads, progress)
+        validate = None if valid is None else lambda each: self.validate(*valid, each).of_samples
+        return choose_scale(part, validate, is_optional=self.settings.sparse_part is None, progress=progress)
 
 
 def fit_neuralxc(
