@@ -35,13 +35,15 @@ def measure(spec: str, data: Dataset, shards: int) -> str:
     Tagger(spec, threads=1).fit(data, progress=False)
     alone = get_cpu(resource.RUSAGE_SELF) - start
     start, before = get_cpu(resource.RUSAGE_SELF), get_cpu(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryDirectory() as folder:
-        with longtail.cluster("local:2", shards=shards, folder=Path(folder) / "shards") as cluster:
-            Tagger(spec, threads=1).fit(data, cluster=cluster, progress=Display())
-            files = [path for path in Path(folder).rglob("*") if path.is_file()]
-            results = sum(path.stat().st_size for path in files if path.name.startswith("shard-")) / 1e6
-            size = sum(path.stat().st_size for path in files) / 1e6
-            n_shards = cluster.n_computed
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        longtail.cluster("local:2", shards=shards, folder=Path(folder) / "shards") as cluster,
+    ):
+        Tagger(spec, threads=1).fit(data, cluster=cluster, progress=Display())
+        files = [path for path in Path(folder).rglob("*") if path.is_file()]
+        results = sum(path.stat().st_size for path in files if path.name.startswith("shard-")) / 1e6
+        size = sum(path.stat().st_size for path in files) / 1e6
+        n_shards = cluster.n_computed
     driver, workers = get_cpu(resource.RUSAGE_SELF) - start, get_cpu(resource.RUSAGE_CHILDREN) - before
     share = 100 * driver / (driver + workers)
     each = f"{workers / n_shards:.2f} s each"

@@ -50,7 +50,8 @@ class DaskEngine:
         except (OSError, ValueError) as error:
             hint = "Check the address, and that the scheduler is running"
             raise LongtailError(f"no Dask scheduler answers ({error})", where=f"dask:{address}", hint=hint) from error
-        self.dashboard: str = self.client.dashboard_link
+        has_page = "dashboard" in self.client.scheduler_info()["services"]
+        self.dashboard: str = self.client.dashboard_link if has_page else ""
         self.n_workers = sum(self.client.nthreads().values()) or 1
         self.lost: type[BaseException] = distributed.KilledWorker
         self.executor = self.client.get_executor(pure=False)
