@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from longtail.data.holdout import find_sampled_labels
 from longtail.kernels import Ints, Longs
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.sparse_part import SparsePart
@@ -68,6 +69,7 @@ class NeuralXCTraining:
         self.per_label: float = 1 / n_labels if is_mean else 1.0
         label_counts = np.bincount(Y.indices, minlength=n_labels)
         self.seen: Ints = np.flatnonzero(label_counts).astype(np.int32)  # labels that have samples
+        self.ranked = self.seen  # labels to rank on held-out samples
         if settings.prior_bias:
             self.net.label_decoder.bias.data.copy_(torch.tensor(compute_log_odds(label_counts, Y.shape[0])))
         if plan.label_init == "centroids":
@@ -173,7 +175,7 @@ class NeuralXCTraining:
         """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the logits."""
         last = self.net.label_decoder
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=last.bias.device)
-        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X, others), Y)
+        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.ranked, X, others), Y)
 
     def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
@@ -189,9 +191,14 @@ def fit_neuralxc(
     plan: NeuralXCPlan,
     valid: Valid | None,
     progress: Progress,
+    n_names: int = 0,
 ) -> tuple[NeuralXCWeights, History]:
-    """Train the networks; return their weights and the history of the last stage."""
+    """Train the networks; return their weights and the history of the last stage.
+
+    :param n_names: The last rows that are names of labels.
+    """
     training = NeuralXCTraining(X, Y, settings, plan)
+    training.ranked = find_sampled_labels(Y, n_names)
     with torch_threads(settings.threads):
         history = _train_stages(training, valid, progress)
         weights = training.net.export(plan.output_activation, training.outputs)
