@@ -130,7 +130,7 @@ def open_address(kind: str) -> Iterator[str]:
         return
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as workers:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as workers:
         yield f"dask:{workers.scheduler_address}"
 
 

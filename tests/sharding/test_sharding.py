@@ -122,7 +122,7 @@ def test_it_is_the_same_from_other_processes(spec: str, wide: Dataset, local: Cl
 def test_it_is_the_same_from_dask(wide: Dataset, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     expected = hash_files(Tagger("plt+C=1", threads=1).fit(wide), tmp_path / "plain")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(**options) as workers,
         longtail.cluster(f"dask:{workers.scheduler_address}", shards=3, folder=tmp_path / "shards") as cluster,
