@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from longtail.progress import set_progress as set_progress
     from longtail.recipes.reproduce import reproduce as reproduce
     from longtail.service.server import serve as serve
+    from longtail.sharding.cluster import cluster as cluster
     from longtail.spec import MethodSpec as MethodSpec
     from longtail.tagger.explanation import Explanation as Explanation
     from longtail.tagger.label_editor import LabelEditor as LabelEditor
@@ -53,6 +54,7 @@ _MODULES = {
     "blend": "longtail.blending",
     "check": "longtail.data.check",
     "choose": "longtail.api",
+    "cluster": "longtail.sharding.cluster",
     "compare": "longtail.api",
     "edit_labels": "longtail.tagger.label_editor",
     "load": "longtail.tagger.tagger",

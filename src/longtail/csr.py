@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -88,6 +88,23 @@ def get_column_rows(matrix: sp.csc_array, j: int) -> Ints:
     """Return the rows with an entry in column j of a CSC matrix, ascending."""
     rows: Ints = matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]].astype(np.int32, copy=False)
     return rows
+
+
+def pack_columns(matrix: sp.csc_array) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an indicator matrix in CSC form, without its ones."""
+    return {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32, copy=False)}
+
+
+def unpack_columns(arrays: Mapping[str, NDArray[Any]], n_rows: int) -> sp.csc_array:
+    """Return an indicator matrix for ``get_column_rows``. Its ones are left out: only where they are is read.
+
+    >>> matrix = sp.csc_array([[0, 1], [1, 1]])
+    >>> get_column_rows(unpack_columns(pack_columns(matrix), 2), 1).tolist()
+    [0, 1]
+    """
+    matrix = sp.csc_array((n_rows, len(arrays["indptr"]) - 1), dtype=np.int8)
+    matrix.indptr, matrix.indices = arrays["indptr"], arrays["indices"]
+    return matrix
 
 
 def _make_canonical(matrix: sp.csr_array) -> sp.csr_array:

@@ -31,10 +31,11 @@ class LongtailError(Exception):
         super().__init__(make_visible(f"{text}. {hint}" if hint else text))  # it may quote a label, a text, a path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_error, (type(self), self.found, self.where, self.hint)  # so that it survives another process
+        return restore_error, (type(self), self.found, self.where, self.hint)  # so that it survives another process
 
 
-def _restore_error(cls: type[LongtailError], found: str, where: str, hint: str) -> LongtailError:
+def restore_error(cls: type[LongtailError], found: str, where: str, hint: str) -> LongtailError:
+    """Make an error of any kind again from its parts."""
     error = cls.__new__(cls)
     LongtailError.__init__(error, found, where=where, hint=hint)
     return error

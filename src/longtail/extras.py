@@ -17,6 +17,8 @@ EXTRAS = {
     "fastapi": "serve",
     "uvicorn": "serve",
     "prometheus_client": "serve",
+    "distributed": "dask",
+    "ray": "ray",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -164,7 +165,7 @@ def open_atomic(path: str | Path, *, follow_links: bool = True) -> Iterator[IO[b
     :param follow_links: Whether to replace the target of a link. False: the link itself is replaced.
     """
     path = Path(path).resolve() if follow_links else Path(path)
-    with _name_full_disk(path):
+    with name_full_disk(path):
         if follow_links and path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
             with path.open("wb") as stream:
                 yield stream
@@ -187,7 +188,7 @@ def create_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path).absolute()
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _name_full_disk(path), create_temporary_folder(path) as temporary:
+    with name_full_disk(path), create_temporary_folder(path) as temporary:
         yield temporary
         for file in temporary.iterdir():  # on disk before the folder can be seen
             with file.open("rb") as stream:
@@ -224,7 +225,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _name_full_disk(path: Path) -> Iterator[None]:
+def name_full_disk(path: Path) -> Iterator[None]:
     """Name the file when a write fails: the error of the system does not."""
     try:
         yield
@@ -233,6 +234,12 @@ def _name_full_disk(path: Path) -> Iterator[None]:
             raise
         hint = "Free space on the disk, or write to another one"
         raise WriteError(f"the file cannot be written ({error.strerror})", where=str(path), hint=hint) from error
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_new_folder(path: Path) -> None:

@@ -64,6 +64,18 @@ def end_process(code: int) -> NoReturn:
     os._exit(code)
 
 
+def explain_exit(code: int) -> str:
+    """Describe the exit code of a process that could not report why it ended.
+
+    >>> explain_exit(-9)
+    'the process was killed by SIGKILL, most likely because it ran out of memory'
+    """
+    if code >= 0:
+        return f"the process exited with code {code}"
+    name = signal.Signals(-code).name
+    return f"the process was killed by {name}" + (", most likely because it ran out of memory" if name == "SIGKILL" else "")
+
+
 def _leave_to_thread(number: int, frame: FrameType | None) -> None:
     """The handler in Python: the thread does everything."""
 

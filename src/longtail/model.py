@@ -22,6 +22,7 @@ from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.settings import Settings, add_parameters
+from longtail.sharding.cluster import Cluster
 from longtail.state import MAX_COUNT, State, check_array, check_count, refuse
 from longtail.topk import NO_LABEL, HeldOut, TopK, find_above, make_indicator
 
@@ -50,6 +51,7 @@ class Model(Settings, ABC):
 
     input: ClassVar[Literal["features", "texts", "either", "anything"]] = "features"  # either: the settings say which
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # settings of the model and of its features, by preset name
+    can_shard: ClassVar[bool] = False  # whether the training can be divided into shards, for a cluster
     packages: ClassVar[tuple[str, ...]] = ()  # optional packages that ``fit`` needs: keys of ``longtail.extras.EXTRAS``
     n_samples: int  # training samples, and names of labels if they are samples, too
     n_features: int  # columns of X; 0 if the method does not read feature vectors
@@ -57,6 +59,7 @@ class Model(Settings, ABC):
     labels: Labels | None = None  # names, texts and parents of the labels; set before ``fit`` if they are known
     get_term: Callable[[int], str] | None = None  # the word or n-gram of a feature; set before ``fit`` if X comes from texts
     n_names: int = 0  # the last rows of X and Y that are names of labels, not samples; set before ``fit``
+    cluster: Cluster | None = None  # what trains parts of the model; set before ``fit``. None: this process
     updated: str = ""  # what the last ``update`` has trained
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
@@ -228,10 +231,13 @@ class Model(Settings, ABC):
         """Whether a trial with quick versions of the method chooses settings of the features that are None."""
         return self.quick_settings is not None
 
-    def fit_quick(self, X: Input, Y: sp.csr_array, **settings: Any) -> Any:
-        """Fit a quick copy with some settings changed, to compare settings in a trial. It has the method ``topk``."""
+    def fit_quick(self, X: Input, Y: sp.csr_array, *, cluster: Cluster | None = None, **settings: Any) -> Any:
+        """Fit a quick copy with some settings changed, to compare settings in a trial. It has the method ``topk``.
+
+        :param cluster: What trains parts of it. None: this process, as trials are small.
+        """
         copy = type(self)(**{**self.get_params(), **(self.quick_settings or {}), **settings})
-        copy.labels = self.labels
+        copy.labels, copy.cluster = self.labels, cluster
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CollapseWarning)
             return copy.fit(X, Y)
@@ -358,6 +364,12 @@ class Model(Settings, ABC):
     def check_requirements(self) -> None:
         """Raise an error if a package or pretrained weights that ``fit`` needs are not installed. Imports nothing."""
         require(f"Training {find_method_name(type(self))}", *self.packages)
+
+    def check_can_shard(self) -> None:
+        """Raise an error if the training cannot be divided."""
+        if not self.can_shard:
+            hint = "Choose a method with linear classifiers, or leave the cluster out"
+            raise SettingError(f"{find_method_name(type(self))} cannot be trained on a cluster", hint=hint)
 
     def check_vocabulary(self, labels: Labels | None) -> None:
         """Raise an error if ``fit`` needs something about the labels that is not known, such as their parents."""

@@ -105,6 +105,24 @@ def test_no_worker_outlives_a_comparison(folder: Path, number: int) -> None:
     assert not is_running(worker)
 
 
+@has_proc
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_its_driver(folder: Path, number: int) -> None:
+    words = ["train", "train.jsonl", "--method", "ovr+C=1", "--out", "model", "--cluster", "local:2", *SLOW]
+    process = run(words, folder)
+    wait_for(process, "words: done")
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(workers) == 2 and all(map(is_running, workers))
+    err = end(process, number)
+    assert process.returncode == {2: 130, 9: -9}[number]
+    assert number == signal.SIGKILL or err.splitlines()[-1] == "longtail train: interrupted"
+    for _ in range(600):
+        if not any(map(is_running, workers)):
+            break
+        time.sleep(0.1)
+    assert not any(map(is_running, workers))
+
+
 def is_running(pid: str) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from longtail import Dataset, Labels
 from longtail.comparison.candidates import Candidate
 from longtail.comparison.results import evaluate_runs, find_pareto_front
-from longtail.comparison.runs import CandidateRun, ComparisonTask, explain_exit, hash_data
+from longtail.comparison.runs import CandidateRun, ComparisonTask, hash_data
 from longtail.comparison.worker import read_part
 from longtail.data.write import write
 from longtail.errors import DataError
+from longtail.interruption import explain_exit
 from longtail.labelspace.frequency import FREQUENCY_SLICES
 from longtail.report.comparison import render_comparison
 from longtail.report.comparison_page import render_page

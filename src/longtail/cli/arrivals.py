@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 
 from longtail.data.records import Sample
 
-_BATCH = 1024  # samples
+SAMPLES_PER_BATCH = 1024
 _Item = TypeVar("_Item")
 
 
 def batch_all(items: Iterator[_Item]) -> Iterator[list[_Item]]:
     """Yield batches of a fixed size, so that the answers to a file do not depend on how fast it is read."""
-    return iter(lambda: list(islice(items, _BATCH)), [])
+    return iter(lambda: list(islice(items, SAMPLES_PER_BATCH)), [])
 
 
 def batch_arrived(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Yield what has arrived since the last batch, at least one item. A thread reads while the caller works."""
-    arrived: queue.Queue[tuple[str, Any]] = queue.Queue(_BATCH)
+    arrived: queue.Queue[tuple[str, Any]] = queue.Queue(SAMPLES_PER_BATCH)
 
     def read() -> None:
         try:
@@ -37,7 +37,7 @@ def batch_arrived(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     while kind == "item":
         batch = [value]
         kind = ""
-        while not kind and len(batch) < _BATCH:
+        while not kind and len(batch) < SAMPLES_PER_BATCH:
             try:
                 kind, value = arrived.get_nowait()
             except queue.Empty:

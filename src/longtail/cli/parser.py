@@ -135,6 +135,9 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
     train.add_argument("--constraints", metavar="FILE", help=f"{FILE_HELP}; they hold for all predictions of the model")
     train.set_defaults(trial=False)
+    _add_cluster(train)
+    shards = "into how many shards each task is divided (default: 4 for each worker)"
+    train.add_argument("--shards", type=_positive, metavar="N", help=shards)
     _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
     _add_seed_and_threads(train)
@@ -223,13 +226,15 @@ def _add_prediction(add: _Add) -> None:
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
-    predict.add_argument("--out", metavar="FILE", help="write the answers to a file (default: standard output)")
+    out = "write the answers to a file (default: standard output); with --cluster, a folder for one file per part"
+    predict.add_argument("--out", metavar="FILE", help=out)
     predict.add_argument("--index", metavar="NAME", help="index to update, for --output elasticsearch")
     predict.add_argument(
         "--novelty", action="store_true", help="show how unlike the training data each text is (0 to about 1)"
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
+    _add_cluster(predict)
     _add_threads(predict)
     add_constraint_options(predict, "FILE comes before these.")
     add_layout_options(predict, reads_labels=False)
@@ -375,6 +380,11 @@ def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:
 
 def _add_overwrite(command: argparse.ArgumentParser) -> None:
     command.add_argument("--overwrite", action="store_true", help="replace the model that is in the folder of --out")
+
+
+def _add_cluster(command: argparse.ArgumentParser) -> None:
+    doc = "run on several workers: local:N (processes), dask:ADDRESS or ray:ADDRESS; what is done is not repeated"
+    command.add_argument("--cluster", metavar="ENGINE", help=doc)
 
 
 def _add_threads(command: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ from longtail.tagger.prediction import DEFAULT_K
 from longtail.tagger.tagger import Tagger, load
 
 
-class _Batch(NamedTuple):
+class SampleBatch(NamedTuple):
     """Texts or feature vectors, with their ids."""
 
     inputs: Any
@@ -38,7 +38,31 @@ class _Batch(NamedTuple):
 
 def predict(arguments: Namespace) -> None:
     """Predict the labels of each text."""
-    name = arguments.output or ("jsonl" if arguments.json else "tsv")
+    name = choose_output(arguments)
+    if arguments.cluster is not None:
+        from longtail.cli.predict_parts import predict_on_cluster
+
+        predict_on_cluster(arguments)
+        return
+    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
+    constraints = get_constraints(arguments)
+    check_options(arguments, tagger.labels)
+    k = choose_k(tagger, arguments, constraints)  # reports unknown labels before texts are read
+    with _open_output(arguments.out) as write:
+        answers = make_format(name, write, k=k, index=arguments.index)
+        if arguments.explain and name == "tsv":
+            display.say(describe_marks(tagger.model.weights_meaning))
+        n_unknown = n_empty = n_samples = 0
+        for batch in read_batches(tagger, arguments, display):
+            unknown, empty = answer_batch(tagger, batch, answers, write, arguments, constraints)
+            n_unknown, n_empty, n_samples = n_unknown + unknown, n_empty + empty, n_samples + len(batch.ids)
+        answers.end()
+    report_counts(tagger, arguments, n_unknown, n_empty, n_samples, display)
+
+
+def choose_output(arguments: Namespace) -> str:
+    """Return the name of the output; an error if options contradict each other."""
+    name: str = arguments.output or ("jsonl" if arguments.json else "tsv")
     if arguments.json and name != "jsonl":
         raise SettingError(f"--json and --output {name} contradict each other", hint="Give one of the two")
     if arguments.explain and name not in ("tsv", "jsonl"):
@@ -48,25 +72,22 @@ def predict(arguments: Namespace) -> None:
         raise SettingError(
             "a table has a fixed number of columns, sets of labels have none", hint="Add --k, the largest size"
         )
-    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
-    constraints = get_constraints(arguments)
-    check_options(arguments, tagger.labels)
-    rules = tagger.resolve(constraints)  # reports unknown labels before texts are read
-    k = max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.required))
-    with _open_output(arguments.out) as write:
-        answers = make_format(name, write, k=k, index=arguments.index)
-        if arguments.explain and name == "tsv":
-            display.say(describe_marks(tagger.model.weights_meaning))
-        n_unknown = n_empty = n_samples = 0
-        for batch in _read_batches(tagger, arguments, display):
-            for id in batch.ids:
-                check_id(answers, id, arguments.file)
-            unknown, empty = _answer(tagger, batch, answers, write, arguments, constraints)
-            n_unknown, n_empty, n_samples = n_unknown + unknown, n_empty + empty, n_samples + len(batch.ids)
-        answers.end()
+    return name
+
+
+def choose_k(tagger: Tagger, arguments: Namespace, constraints: list[Constraints]) -> int:
+    """Return the largest number of labels per text; an error if a constraint names an unknown label."""
+    rules = tagger.resolve(constraints)
+    return max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.required))
+
+
+def report_counts(
+    tagger: Tagger, arguments: Namespace, n_unknown: int, n_empty: int, n_samples: int, display: Display
+) -> None:
+    """Say how many samples have no known word or feature, and how many got no label."""
     if n_unknown:
         display.say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
-    if n_empty and has_sets:
+    if n_empty and (arguments.target is not None or arguments.threshold is not None):
         display.say(f"{n_empty:,} of {n_samples:,} samples got no label{_name_threshold(tagger, arguments.target)}")
 
 
@@ -78,15 +99,17 @@ def _name_threshold(tagger: Tagger, target: str | None) -> str:
     return f": with {wanted}, labels need a probability of {rules.find_threshold(wanted):.3f}"
 
 
-def _answer(
+def answer_batch(
     tagger: Tagger,
-    batch: _Batch,
+    batch: SampleBatch,
     answers: AnswerFormat,
     write: Callable[[str], Any],
     arguments: Namespace,
     constraints: list[Constraints],
 ) -> tuple[int, int]:
     """Write the answers to a batch. Returns how many samples have no known word or feature, and how many got no label."""
+    for id in batch.ids:
+        check_id(answers, id, arguments.file)
     encoded = tagger.encode(batch.inputs)
     n_samples = count_samples(batch.inputs)
     novelty = tagger.novelty(encoded).tolist() if arguments.novelty else [None] * n_samples
@@ -120,13 +143,13 @@ def _render(text: str | None, answer: Answer) -> str:
     return f"{title}{shown}\n{novelty}\n"
 
 
-def _read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[_Batch]:
+def read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[SampleBatch]:
     """Read the inputs in batches: of a fixed size from files, what has arrived from pipes, one by one from a terminal."""
     path, layout = arguments.file, get_layout(arguments)
     if not tagger.reads_texts:
         data = read_layout(path, layout, labelled=False)
         show_notes(data.notes, display)
-        yield _Batch(data.inputs, list(data.ids or [None] * data.n_samples))
+        yield SampleBatch(data.inputs, list(data.ids or [None] * data.n_samples))
         return
     notes: list[str] = []
     if path == STDIN and sys.stdin.isatty() and layout.format in (None, "lines"):
@@ -138,7 +161,7 @@ def _read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Ite
     for batch in batches:
         show_notes(notes[n_shown:], display)
         n_shown = len(notes)
-        yield _Batch([sample.text for sample in batch], [sample.id for sample in batch])
+        yield SampleBatch([sample.text for sample in batch], [sample.id for sample in batch])
     show_notes(notes[n_shown:], display)
 
 

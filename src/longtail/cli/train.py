@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from longtail.api import tune as tune_settings
+from longtail.cli.cluster import open_training_cluster, show_plan
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.data.dataset import Dataset
@@ -21,6 +22,7 @@ from longtail.report.tuning import render_tuning
 from longtail.selection.plan import Budget, make_plan, train_command
 from longtail.selection.profile import profile_data
 from longtail.selection.trial import run_trial
+from longtail.sharding.cluster import Cluster
 from longtail.spec import MethodSpec, known_settings
 from longtail.tagger.bundle import check_target
 from longtail.tagger.tagger import Tagger
@@ -39,6 +41,17 @@ def train(arguments: Namespace) -> None:
         raise SettingError("--set and --preset need a method", hint="Name one with --method, or leave them out")
     check_target(Path(arguments.out), overwrite=arguments.overwrite)
     check_sources(arguments.data, arguments.valid, vocabulary=arguments.vocabulary)
+    if tagger is not None and arguments.cluster is not None:
+        tagger.model.check_can_shard()
+    with open_training_cluster(arguments, display) as cluster:
+        _train(tagger, cluster, arguments, display)
+
+
+def _train(tagger: Tagger | None, cluster: Cluster | None, arguments: Namespace, display: Display) -> None:
+    """Read the data, and train on it.
+
+    :param tagger: None: the method that suits the data.
+    """
     constraints = Constraints.from_file(arguments.constraints) if arguments.constraints else None
     data = read_and_report(arguments.data, arguments, display)
     if constraints is not None:
@@ -49,7 +62,9 @@ def train(arguments: Namespace) -> None:
         spec = _choose_method(data, budget, arguments, display, display.say)
         tagger = spec.build(arguments.seed, arguments.threads)
     tagger.constraints = constraints
-    _fit_and_save(tagger, data, valid, arguments, display)
+    if cluster is not None:
+        show_plan(cluster, tagger.spec, data, arguments.seed, display)
+    _fit_and_save(tagger, data, valid, arguments, display, cluster)
 
 
 def _limit_time(spec: MethodSpec, minutes: float | None) -> MethodSpec:
@@ -109,10 +124,17 @@ def _choose_method(
     return best.spec
 
 
-def _fit_and_save(tagger: Tagger, data: Dataset, valid: Dataset | None, arguments: Namespace, display: Display) -> None:
+def _fit_and_save(
+    tagger: Tagger,
+    data: Dataset,
+    valid: Dataset | None,
+    arguments: Namespace,
+    display: Display,
+    cluster: Cluster | None = None,
+) -> None:
     """Train, save, and evaluate on validation data if there is any."""
     start = time.monotonic()
-    tagger.fit(data, valid=valid, progress=display)
+    tagger.fit(data, valid=valid, cluster=cluster, progress=display)
     tagger.save(arguments.out, overwrite=arguments.overwrite or None)
     display.say(f"trained {tagger.spec} in {format_duration(time.monotonic() - start)}; saved in {arguments.out}")
     if valid is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from longtail.data.labels import Labels
 from longtail.decisions.sets import DEFAULT_TARGET
 from longtail.errors import BundleError, DataError, LongtailError
 from longtail.files import STDIN, open_atomic
+from longtail.interruption import explain_exit
 from longtail.progress import SILENT, Progress, format_duration
 from longtail.tagger.bundle import MANIFEST, load_bundle
 
@@ -169,18 +169,6 @@ def _run_worker(job: Record) -> Record:
         found: Record = json.loads(lines[-1])
         return found
     return {"failure": explain_exit(worker.returncode)}
-
-
-def explain_exit(code: int) -> str:
-    """Describe the exit code of a process that could not report why it ended.
-
-    >>> explain_exit(-9)
-    'the process was killed by SIGKILL, most likely because it ran out of memory'
-    """
-    if code >= 0:
-        return f"the process exited with code {code}"
-    name = signal.Signals(-code).name
-    return f"the process was killed by {name}" + (", most likely because it ran out of memory" if name == "SIGKILL" else "")
 
 
 def hash_data(data: Dataset) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
 from longtail.csr import make_indptr
-from longtail.files import open_atomic
+from longtail.files import hash_file, open_atomic
 from longtail.kernels import Ints, Longs
 
 _IDS, _ROWS, _CHECKSUMS = "ids.npy", "rows.npy", "sha256"  # files of a cache; the last is written last, if all is complete
@@ -143,9 +142,3 @@ def write_cached(folder: Path, key: str, parts: Iterable[TokenRows]) -> TokenRow
 def _write_header(stream: IO[bytes], n_ids: int) -> None:
     """Write the header of a .npy file with this many token ids."""
     write_array_header_1_0(stream, {"descr": "<i4", "fortran_order": False, "shape": (n_ids,)})
-
-
-def hash_file(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

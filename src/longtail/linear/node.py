@@ -45,6 +45,27 @@ class NodeWeights:
         none = np.empty(0, np.int32)
         return cls(none, np.zeros(1, np.int32), none, none.astype(np.float16), none.astype(np.float32))
 
+    @classmethod
+    def join(cls, parts: list[NodeWeights]) -> NodeWeights:
+        """Join the weights of consecutive ranges of the children of one node.
+
+        >>> one = NodeWeights.from_matrix(np.array([3, 7]), sp.csr_array([[1.0], [2.0]]), np.zeros(1))
+        >>> both = NodeWeights.join([one, NodeWeights.from_matrix(np.array([7]), sp.csr_array([[4.0]]), np.zeros(1))])
+        >>> both.features.tolist(), both.to_matrix().toarray().tolist()
+        ([3, 7], [[1.0, 0.0], [2.0, 4.0]])
+        """
+        if len(parts) == 1:
+            return parts[0]
+        features: Ints = np.unique(np.concatenate([part.features for part in parts]))
+        blocks = []
+        for part in parts:
+            lengths = np.zeros(len(features), np.int64)
+            lengths[np.searchsorted(features, part.features)] = np.diff(part.row_start)
+            arrays = (part.values.astype(np.float32), part.children.astype(np.int32), make_indptr(lengths))
+            blocks.append(sp.csr_array(arrays, shape=(len(features), len(part.bias))))
+        bias = np.concatenate([part.bias for part in parts])
+        return cls.from_matrix(features, sp.hstack(blocks, format="csr"), bias)
+
     def add_certain_children(self, positions: list[int], n_children: int) -> NodeWeights:
         """Add children with probability 1: their bias is infinite.
 

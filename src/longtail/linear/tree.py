@@ -1,11 +1,10 @@
-"""Linear models over a label tree: one per inner node, trained on the samples that reach the node.
+"""Linear models over a label tree: one per inner node.
 
 The weights of all nodes are stored in shared arrays; each node has a hash table from features to its rows of weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,12 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import get_column_rows
 from longtail.features.mlp import Doubles, compute_secant_slope
-from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, Longs, kernel
 from longtail.labelspace.tree import LabelTree
-from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights, choose_int_type
-from longtail.progress import Stage
+from longtail.linear.node import NodeWeights, choose_int_type
 from longtail.state import State, check_array, check_lengths
 
 _HASH_FACTOR = np.uint32(2654435769)
@@ -188,51 +185,6 @@ class LinearTree:
         if allowed is None:
             return self.arrays
         return (self.arrays[0], self.tree.close_nodes(allowed), *self.arrays[2:])
-
-
-def fit_nodes(
-    nodes: NDArray[np.integer[Any]], tree: LabelTree, samples: sp.csc_array, X: sp.csr_array, trainer: NodeTrainer,
-    weight: Floats, matched: sp.csc_array | None, stage: Stage, threads: int | None,
-) -> dict[int, NodeWeights]:  # fmt: skip
-    """Train the classifiers of some inner nodes, those with the most work first.
-
-    A node is trained on the samples with a label below it, the root on all samples.
-
-    :param nodes: The inner nodes to train.
-    :param samples: [n_samples, n_nodes] The samples with a label at or below each node: the positives of its classifier.
-    :param X: [n_samples, n_features] The features.
-    :param weight: [n_nodes] Weight of the positive samples of the classifier that leads to each node.
-    :param matched: [n_samples, n_nodes] Further samples to train each node on, if any.
-    """
-
-    def train(node: int, threads: int | None = 1) -> NodeWeights:
-        rows: Ints = get_column_rows(samples, node) if node else np.arange(X.shape[0], dtype=np.int32)
-        if matched is not None:
-            rows = np.union1d(rows, get_column_rows(matched, node))
-        children = range(tree.first_child[node], tree.first_child[node + 1])
-        positives = [get_column_rows(samples, child) for child in children]
-        return trainer.train(X, rows, positives, weight[children.start : children.stop], node, threads)
-
-    def train_all(order: list[int]) -> Iterator[NodeWeights]:
-        if order[0] == 0 and tree.n_children[0] > LABELS_PER_BLOCK:  # up to half of all work: threads share its blocks
-            yield train(order.pop(0), threads)
-        yield from map_parallel(train, order, threads)
-
-    work = estimate_work(tree, samples)
-    largest_first = nodes[np.argsort(-work[nodes], kind="stable")].tolist()
-    out = {}
-    for node, model in zip(largest_first, train_all(largest_first[:]), strict=True):
-        out[node] = model
-        stage.advance(int(work[node]))
-    return out
-
-
-def estimate_work(tree: LabelTree, samples: sp.csc_array) -> Longs:
-    """[n_nodes] The work of training each node: samples times children."""
-    n_rows = np.diff(samples.indptr).astype(np.int64)
-    n_rows[0] = samples.shape[0]  # the root is also trained on samples without labels
-    work: Longs = n_rows * tree.n_children
-    return work
 
 
 @kernel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -9,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import get_column_rows, pack_columns, unpack_columns
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.linear.held_out import predict_by_part
@@ -18,9 +21,10 @@ from longtail.linear.solver import SOLVERS
 from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples, update_labels
 from longtail.model import Model, Valid
-from longtail.progress import Progress
+from longtail.progress import Progress, Stage
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.settings import settings
+from longtail.sharding.tasks import Inputs
 from longtail.state import State, check_array
 from longtail.topk import HeldOut, TopK
 
@@ -52,6 +56,7 @@ class OneVsRest(OneVsRestSettings, Model):
         "best": {},
     }
 
+    can_shard = True
     chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
 
     @property
@@ -72,33 +77,35 @@ class OneVsRest(OneVsRestSettings, Model):
             )
             self.decisions = (why,)
         self.chosen_C = C
-        indptr, indices, data = append_constant(X.indptr, X.indices, X.data, X.shape[1])
-        columns = Y.tocsc()
         # A block takes as many passes as its slowest label, and that depends on frequency: sort labels by frequency.
         by_frequency = np.argsort(-self.label_counts, kind="stable")
         order: Ints = by_frequency[self.label_counts[by_frequency] > 0].astype(np.int32)
-        blocks = [order[i : i + LABELS_PER_BLOCK] for i in range(0, len(order), LABELS_PER_BLOCK)]
-
-        def solve(labels: Ints) -> tuple[sp.csr_array, Floats]:
-            signs = np.full((X.shape[0], len(labels)), -1, np.int8)
-            for b, label in enumerate(labels):
-                signs[columns.indices[columns.indptr[label] : columns.indptr[label + 1]], b] = 1
-            weight = np.ones(len(labels), np.float32)
-            W, alpha = np.zeros((X.shape[1] + 1, len(labels)), np.float32), np.zeros(signs.shape, np.float32)
-            options = (C, self.eps, self.max_passes, self.seed)
-            SOLVERS[self.loss](indptr, indices, data, signs, weight, np.ones(len(signs), np.float32), W, alpha, *options)
-            return prune_weights(W[:-1], self.prune), W[-1].copy()
-
+        trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
         parts = []
         self.bias = np.full(self.n_labels, -np.inf, np.float32)  # labels without samples are never predicted
         with progress.stage("labels", len(order)) as stage:
-            for labels, (W, bias) in zip(blocks, map_parallel(solve, blocks, self.threads), strict=True):
+            for labels, W, bias in self._solve(trainer, X, Y.tocsc(), order, stage):
                 parts.append(W)
                 self.bias[labels] = bias
-                stage.advance(len(labels))
         W = sp.hstack(parts, format="csr")
         self.W = sp.csr_array((W.data, order[W.indices], W.indptr), shape=(self.n_features, self.n_labels))
         self.W.sort_indices()
+
+    def _solve(
+        self, trainer: NodeTrainer, X: sp.csr_array, Y: sp.csc_array, order: Ints, stage: Stage
+    ) -> Iterator[tuple[Ints, sp.csr_array, Floats]]:
+        """Yield labels with their weights and biases: by blocks, or by shards, which are consecutive blocks."""
+        if self.cluster is None:
+            for labels, W, bias in solve_blocks(trainer, X, Y, order, self.threads):
+                yield labels, W, bias
+                stage.advance(len(labels))
+            return
+        inputs = {"X": X, "Y": pack_columns(Y), "labels": {"order": order}}
+        work = np.diff(np.append(np.arange(0, len(order), LABELS_PER_BLOCK), len(order)))  # labels of each block
+        for first, end, found in self.cluster.run(solve_shard, inputs, asdict(trainer), work, stage):
+            labels = order[first * LABELS_PER_BLOCK : end * LABELS_PER_BLOCK]
+            arrays = (found["data"], found["indices"], found["indptr"])
+            yield labels, sp.csr_array(arrays, shape=(X.shape[1], len(labels))), found["bias"]
 
     def _update(
         self, X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
@@ -116,7 +123,7 @@ class OneVsRest(OneVsRestSettings, Model):
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""
-        fit = partial(self.fit_quick, **{**self.get_params(), "C": self.chosen_C})
+        fit = partial(self.fit_quick, cluster=self.cluster, **{**self.get_params(), "C": self.chosen_C})
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
@@ -139,6 +146,41 @@ class OneVsRest(OneVsRestSettings, Model):
         arrays = (check_array(state, "data", "f4", indices.shape), indices, indptr)
         self.W = sp.csr_array(arrays, shape=(self.n_features, self.n_labels))
         self.bias, self.chosen_C = check_array(state, "bias", "f4", (self.n_labels,)), unpack_C(state)
+
+
+def solve_blocks(
+    trainer: NodeTrainer, X: sp.csr_array, Y: sp.csc_array, order: Ints, threads: int | None
+) -> Iterator[tuple[Ints, sp.csr_array, Floats]]:
+    """Train the classifiers of labels, in blocks. Yields the labels, the weights and the biases of each block.
+
+    :param trainer: The settings.
+    :param X: [n_samples, n_features] The samples.
+    :param Y: [n_samples, n_labels] Their labels.
+    :param order: The labels, in the order in which they form blocks.
+    """
+    indptr, indices, data = append_constant(X.indptr, X.indices, X.data, X.shape[1])
+    blocks = [order[i : i + LABELS_PER_BLOCK] for i in range(0, len(order), LABELS_PER_BLOCK)]
+
+    def solve(labels: Ints) -> tuple[Ints, sp.csr_array, Floats]:
+        signs = np.full((X.shape[0], len(labels)), -1, np.int8)
+        for b, label in enumerate(labels):
+            signs[get_column_rows(Y, label), b] = 1
+        weight = np.ones(len(labels), np.float32)
+        W, alpha = np.zeros((X.shape[1] + 1, len(labels)), np.float32), np.zeros(signs.shape, np.float32)
+        options = (trainer.C, trainer.eps, trainer.max_passes, trainer.seed)
+        SOLVERS[trainer.loss](indptr, indices, data, signs, weight, np.ones(len(signs), np.float32), W, alpha, *options)
+        return labels, prune_weights(W[:-1], trainer.prune), W[-1].copy()
+
+    return map_parallel(solve, blocks, threads)
+
+
+def solve_shard(inputs: Inputs, settings: dict[str, Any], first: int, end: int) -> State:
+    """Train a range of blocks of labels."""
+    labels = inputs["labels"]["order"][first * LABELS_PER_BLOCK : end * LABELS_PER_BLOCK]
+    Y = unpack_columns(inputs["Y"], inputs["X"].shape[0])
+    _, parts, bias = zip(*solve_blocks(NodeTrainer(**settings), inputs["X"], Y, labels, 1), strict=True)
+    W = sp.hstack(parts, format="csr")
+    return {"indptr": W.indptr, "indices": W.indices, "data": W.data, "bias": np.concatenate(bias)}
 
 
 def select_topk(X: sp.csr_array, W: sp.csr_array, bias: Floats, k: int, threads: int | None) -> TopK:

@@ -41,7 +41,7 @@ _MINILM_DIM = 384
 _DENSE_SHARE = 40  # possible weights per stored weight where nearly all features occur with nearly all labels
 _CACHED_FEATURES = 10_000  # features whose weights fit into the processor's cache
 _TOKENS_PER_WORD = 1.6
-_LINEAR_MB, _NETWORK_MB = 180.0, 480.0  # memory of a process without and with torch
+LINEAR_MB, _NETWORK_MB = 180.0, 480.0  # memory of a process without and with torch
 _TRIAL_FITS = 5  # models that a linear method fits in trials, of features and C
 _SYMBOLS = 512  # of the codes of secseq, about
 _BLEND_FITS = 1.9  # a blend fits its members on nine tenths of the samples, then on all
@@ -112,7 +112,7 @@ def estimate(spec: str, p: Profile, machine: Machine) -> Cost:
     first, second = _members(spec, p)
     one, other = first.estimate(p, machine), second.estimate(p, machine)
     seconds = _BLEND_FITS * (one.seconds + other.seconds * (_ATTENTION_EPOCHS if spec == BLEND_ATTENTION else 1))
-    memory = max(one.memory + (_NETWORK_MB - _LINEAR_MB if second.is_network else 0), other.memory) + one.size
+    memory = max(one.memory + (_NETWORK_MB - LINEAR_MB if second.is_network else 0), other.memory) + one.size
     return Cost(seconds, memory, one.size + other.size + (_WORDLLAMA_MB if spec == BLEND_ATTENTION else 0))
 
 

@@ -21,7 +21,7 @@ from safetensors.numpy import save
 
 from longtail.data.labels import COLUMNS, Labels
 from longtail.errors import BundleError
-from longtail.files import find_unwritable, open_atomic, sync_folder
+from longtail.files import find_unwritable, hash_file, open_atomic, sync_folder
 from longtail.locks import LOCK, PART_ENDING, lock_folder, remove_abandoned
 from longtail.state import State
 from longtail.tagger.bundle_files import (
@@ -271,9 +271,4 @@ def _is_bundle_file(path: Path) -> bool:
 
 def _has_content(path: Path, digest: str) -> bool:
     """Whether a file has the content with this hash: then it need not be written again."""
-    return path.is_file() and not path.is_symlink() and _hash_file(path) == digest
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return path.is_file() and not path.is_symlink() and hash_file(path) == digest

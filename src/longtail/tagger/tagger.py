@@ -31,6 +31,7 @@ from longtail.nn.hybrid import Hybrid
 from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
+from longtail.sharding.cluster import Cluster
 from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.decisions import Decisions
@@ -182,6 +183,7 @@ class Tagger:
         labels: Any = None,
         *,
         valid: Any = None,
+        cluster: Cluster | None = None,
         progress: Progress | bool | None = None,
         **layout: Unpack[LayoutOptions],
     ) -> Self:
@@ -194,11 +196,12 @@ class Tagger:
         :param valid: Validation data in the same form; texts or feature vectors as a pair ``(inputs, labels)``. Scores
             are calibrated on it, the rules for sets of labels are fitted to it, and it stops the training of networks early.
             None: samples that are held out from the training data do that.
+        :param cluster: What trains parts of the model (``longtail.cluster``). None: this process.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
         parts = self.pipeline.unfitted(), self._settings
-        fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress))
+        fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress), cluster)
         self.pipeline, self.register = fitted.pipeline, Register.from_labels(fitted.labels)
         self.reads_texts, self.layout = fitted.reads_texts, fitted.layout
         self.decisions, self.unseen = fitted.decisions, fitted.unseen

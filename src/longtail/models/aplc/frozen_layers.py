@@ -20,7 +20,8 @@ from torch import Tensor
 from longtail.errors import SettingError
 from longtail.features.bags import weigh_tokens
 from longtail.features.batches import make_length_batches
-from longtail.features.token_rows import TokenRows, hash_file
+from longtail.features.token_rows import TokenRows
+from longtail.files import hash_file
 from longtail.kernels import Longs
 from longtail.models.aplc.settings import Texts
 from longtail.nn.encoders import ENCODE_BATCH, ENCODE_TOKENS, BagEncoder, TextEncoder, encode_texts, find_layers

@@ -64,6 +64,7 @@ class Blend(BlendSettings, Model):
         "minilm": {"members": "plt+dense=minilm, aplc:minilm-tuned, lightattention+epochs=6"},
     }
 
+    can_shard = True  # those members that can
     pipelines: list[Pipeline]  # the fitted members
     label_ids: list[Ints]  # of each member: the blend's id of each of its labels
     mentions: Mentions | None
@@ -123,8 +124,11 @@ class Blend(BlendSettings, Model):
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         reads_texts, self._held_out = not sp.issparse(X), None
         specs = self.choose_members(reads_texts)
-        for spec in specs:  # before the first of them is fitted
-            Pipeline(spec).check_requirements()
+        pipelines = [Pipeline(spec) for spec in specs]
+        for pipeline in pipelines:  # before the first of them is fitted
+            pipeline.check_requirements()
+        if self.cluster is not None and not any(pipeline.model.can_shard for pipeline in pipelines):
+            pipelines[0].model.check_can_shard()
         if valid is None:
             inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
         else:
@@ -153,6 +157,7 @@ class Blend(BlendSettings, Model):
 
     def _fit_member(self, spec: MethodSpec, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> Pipeline:
         pipeline = Pipeline(spec, seed=self.seed, threads=self.threads)
+        pipeline.model.cluster = self.cluster if pipeline.model.can_shard else None
         return pipeline.fit(X, Y, valid, labels=self.labels, progress=progress)
 
     @classmethod

@@ -30,7 +30,8 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer
-from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
+from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.tree_training import TreeTraining, fit_nodes
 from longtail.linear.tree_update import describe_updates, update_tree
 from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples
@@ -73,6 +74,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
         },
     }
 
+    can_shard = True
     coder: Mlp | None  # φ; None: the nodes read the features
     linear: LinearTree
     chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
@@ -171,11 +173,10 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, C: float, progress: Progress) -> TreeWeights:
         """Train all nodes. A child that all samples of its node have needs no classifier: P = 1."""
-        samples = tree.assign_samples(Y)
         trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed, skip_certain=True)
-        inner, weight = np.flatnonzero(tree.n_children), np.ones(tree.n_nodes, np.float32)
-        with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
-            nodes = fit_nodes(inner, tree, samples, X, trainer, weight, None, stage, self.threads)
+        training = TreeTraining(tree, X, tree.assign_samples(Y), trainer, np.ones(tree.n_nodes, np.float32))
+        with progress.stage("nodes", int(training.estimate_work().sum())) as stage:
+            nodes = fit_nodes(training, np.flatnonzero(tree.n_children), stage, self.threads, self.cluster)
         return TreeWeights.from_nodes(tree, nodes)
 
     def _update(
@@ -192,7 +193,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""
-        fit = partial(self.fit_quick, **{**self.get_params(), "C": self.chosen_C})
+        fit = partial(self.fit_quick, cluster=self.cluster, **{**self.get_params(), "C": self.chosen_C})
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:

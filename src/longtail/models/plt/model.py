@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +27,8 @@ from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer, NodeWeights
-from longtail.linear.tree import LinearTree, TreeWeights, estimate_work, fit_nodes
+from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.tree_training import TreeTraining, fit_nodes
 from longtail.linear.tree_update import describe_updates, update_tree
 from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples
@@ -94,6 +96,7 @@ class LabelTrees(LabelTreesSettings, Model):
         },
     }
 
+    can_shard = True
     chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
     chosen_tail = 0.0  # the exponent that ``tune`` has chosen, for tail="auto"
 
@@ -176,18 +179,17 @@ class LabelTrees(LabelTreesSettings, Model):
 
     def _fit_nodes(self, tree: LabelTree, X: sp.csr_array, Y: sp.csr_array, C: float, progress: Progress) -> TreeWeights:
         """Train the linear models of all inner nodes; level by level if the matcher selects negatives."""
-        samples = tree.assign_samples(Y)
         trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
-        weight = self._weight_positives(tree)
+        training = TreeTraining(tree, X, tree.assign_samples(Y), trainer, self._weight_positives(tree))
         inner = np.flatnonzero(tree.n_children)
         by_level = self.negatives == "matcher"
         levels = [inner[tree.depth[inner] == d] for d in np.unique(tree.depth[inner])] if by_level else [inner]
         nodes: dict[int, NodeWeights] = {}
-        with progress.stage("nodes", int(estimate_work(tree, samples).sum())) as stage:
+        with progress.stage("nodes", int(training.estimate_work().sum())) as stage:
             for level in levels:
                 below_root = by_level and level[0] > 0
                 matched = self._match_samples(tree, nodes, X, int(tree.depth[level[0]])) if below_root else None
-                nodes |= fit_nodes(level, tree, samples, X, trainer, weight, matched, stage, self.threads)
+                nodes |= fit_nodes(replace(training, matched=matched), level, stage, self.threads, self.cluster)
         return TreeWeights.from_nodes(tree, nodes)
 
     def _update(
@@ -233,7 +235,7 @@ class LabelTrees(LabelTreesSettings, Model):
         n_samples = X.shape[0] - self.n_names
         if len(self.trees) > _LONG_TREES and X.indptr[n_samples] > _MIN_LONG_FEATURES * n_samples:
             settings["n_trees"] = _LONG_TREES
-        fit = partial(self.fit_quick, **settings)
+        fit = partial(self.fit_quick, cluster=self.cluster, **settings)
         return predict_by_part(fit, X, Y, k, seed=self.seed, n_names=self.n_names)
 
     def tune(self, X: sp.csr_array, Y: sp.csr_array) -> None:

@@ -1,0 +1,44 @@
+"""Training on a cluster from the command line: the plan, the folder of the shards next to the model, the counts."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from longtail.data.dataset import Dataset
+from longtail.errors import SettingError
+from longtail.progress import Display
+from longtail.selection.profile import profile_data
+from longtail.selection.shards import plan_shards
+from longtail.sharding.cluster import Cluster
+from longtail.spec import MethodSpec
+
+_ENDING = ".shards"  # of the folder of shards, after the name of the model
+
+
+@contextmanager
+def open_training_cluster(arguments: Namespace, display: Display) -> Iterator[Cluster | None]:
+    """Open the cluster that a command names; None if it names none. Its shards are removed when the model is saved."""
+    if arguments.cluster is None:
+        if arguments.shards is not None:
+            raise SettingError("--shards needs a cluster", hint="Add --cluster local:2, or leave --shards out")
+        yield None
+        return
+    out = Path(arguments.out)
+    folder = out.with_name(out.name + _ENDING)
+    with Cluster(arguments.cluster, arguments.shards, folder) as cluster:
+        if cluster.engine.dashboard:
+            display.say(f"dashboard: {cluster.engine.dashboard}")
+        yield cluster
+        before = f"; {cluster.n_found} were done before" if cluster.n_found else ""
+        display.say(f"{cluster.n_computed} shards computed{before}")
+    shutil.rmtree(folder)
+
+
+def show_plan(cluster: Cluster, spec: MethodSpec, data: Dataset, seed: int, display: Display) -> None:
+    """Show how many shards there will be, and what they cost."""
+    plan = plan_shards(spec.method, profile_data(data, seed), cluster.n_shards, cluster.engine.n_workers)
+    display.say(f"{plan}; shards in {cluster.folder}")

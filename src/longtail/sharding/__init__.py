@@ -1,0 +1,1 @@
+"""Work that is divided into shards, and the engines that run them: processes of this machine, Dask, Ray."""

@@ -1,0 +1,109 @@
+"""Engines: where shards run. An engine has one operation, ``submit``, and gets nothing but paths and small settings.
+
+Nothing is pinned to a worker. If a worker ends, its shard runs again on another one, three times in all: then a shard most
+likely ends its workers itself, for lack of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib import import_module
+from typing import Any, Protocol
+
+from longtail.errors import LongtailError, SettingError
+from longtail.extras import require
+from longtail.kernels import count_threads
+from longtail.sharding.local import LocalEngine
+
+Answer = dict[str, Any]
+_HINT = "Write local:N for N processes of this machine, dask:ADDRESS or ray:ADDRESS"
+_MAX_RETRIES = 2  # of a shard whose worker has ended
+
+
+class Engine(Protocol):
+    """Runs functions in other processes."""
+
+    n_workers: int  # shards that run at the same time
+    dashboard: str  # address of a page that shows what runs; empty: there is none
+    lost: type[BaseException]  # what a future raises if the workers of a shard have ended again and again
+
+    def submit(self, function: Callable[..., Answer], *arguments: Any) -> Future[Answer]:
+        """Call a function of a module in a worker; arguments and result are values of JSON."""
+
+    def close(self) -> None:
+        """End what was started. Shards that run are lost."""
+
+
+class DaskEngine:
+    """The workers of a Dask cluster.
+
+    :param address: The address of the scheduler, such as ``tcp://host:8786``, or its scheduler file (``….json``).
+    """
+
+    def __init__(self, address: str) -> None:
+        require("The engine dask", "distributed")
+        distributed = import_module("distributed")
+        place = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+        try:
+            self.client = distributed.Client(**place, set_as_default=False)
+        except (OSError, ValueError) as error:
+            hint = "Check the address, and that the scheduler is running"
+            raise LongtailError(f"no Dask scheduler answers ({error})", where=f"dask:{address}", hint=hint) from error
+        has_page = "dashboard" in self.client.scheduler_info()["services"]
+        self.dashboard: str = self.client.dashboard_link if has_page else ""
+        self.n_workers = sum(self.client.nthreads().values()) or 1
+        self.lost: type[BaseException] = distributed.KilledWorker
+        self.executor = self.client.get_executor(pure=False)
+
+    def submit(self, function: Callable[..., Answer], *arguments: Any) -> Future[Answer]:
+        """Call a function in a worker. Dask runs it again if the worker ends."""
+        future: Future[Answer] = self.executor.submit(function, *arguments)
+        return future
+
+    def close(self) -> None:
+        """Disconnect; the cluster goes on."""
+        self.executor.shutdown(wait=False)
+        self.client.close()
+
+
+class RayEngine:
+    """The workers of a Ray cluster. A shard takes one CPU of it.
+
+    :param address: The address of the cluster, ``auto`` for the one that runs here, or ``local`` to start one.
+    """
+
+    def __init__(self, address: str) -> None:
+        require("The engine ray", "ray")
+        self.ray = import_module("ray")
+        try:
+            context = self.ray.init(address=address, log_to_driver=False, logging_level="error")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            hint = "Check the address, and that the cluster is running: ray status"
+            raise LongtailError(f"no Ray cluster answers ({error})", where=f"ray:{address}", hint=hint) from error
+        self.dashboard: str = context.dashboard_url or ""
+        self.n_workers = int(self.ray.cluster_resources().get("CPU", 1))
+        self.lost: type[BaseException] = self.ray.exceptions.RayError
+
+    def submit(self, function: Callable[..., Answer], *arguments: Any) -> Future[Answer]:
+        """Call a function in a worker. Ray runs it again if the worker ends."""
+        remote = self.ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(function)
+        future: Future[Answer] = remote.remote(*arguments).future()
+        return future
+
+    def close(self) -> None:
+        """Disconnect; a cluster that this engine has not started goes on."""
+        self.ray.shutdown()
+
+
+def open_engine(address: str) -> Engine:
+    """Start or connect to an engine.
+
+    :param address: ``local:N``, ``dask:ADDRESS`` or ``ray:ADDRESS``.
+    """
+    kind, _, place = address.partition(":")
+    if kind == "local" and (not place or place.isdigit()):
+        return LocalEngine(count_threads(int(place) if place else None))
+    if kind in ("dask", "ray") and place:
+        return DaskEngine(place) if kind == "dask" else RayEngine(place)
+    raise SettingError(f'there is no engine "{address}"', hint=_HINT)
