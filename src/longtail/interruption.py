@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import IO, NoReturn
@@ -18,6 +19,7 @@ from typing import IO, NoReturn
 from longtail.locks import remove_unfinished
 
 _VERBS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_HEAD_START = 1.0  # seconds; not forever, because the main thread may hold a lock that the other one needs
 INTERRUPTED = 128 + signal.SIGINT  # exit code, as that of a shell
 
 
@@ -77,7 +79,8 @@ def explain_exit(code: int) -> str:
 
 
 def _leave_to_thread(number: int, frame: FrameType | None) -> None:
-    """The handler in Python: the thread does everything."""
+    """The handler in Python: the thread does everything. The main thread waits, or it could end first, without a word."""
+    time.sleep(_HEAD_START)
 
 
 def _start_thread(watch: Callable[[], None]) -> None:
