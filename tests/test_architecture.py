@@ -29,6 +29,7 @@ LAYERS = [
         "kernels",
         "csr",
         "mapped",
+        "lazy_texts",
         "state",
         "registry",
         "limits",
