@@ -28,6 +28,7 @@ LAYERS = [
         "progress",
         "kernels",
         "csr",
+        "mapping",
         "mapped",
         "lazy_texts",
         "state",

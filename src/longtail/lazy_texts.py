@@ -11,8 +11,10 @@ from typing import Any, overload
 import numpy as np
 
 from longtail.kernels import Bytes, Longs
+from longtail.mapping import release_pages
 
 _TEXTS_PER_BLOCK = 1024  # that are decoded at a time
+_BYTES_PER_RELEASE = 1 << 25
 
 
 class LazyTexts(Sequence[str]):
@@ -62,7 +64,7 @@ class MappedTexts(LazyTexts):
     def __init__(
         self, content: Bytes, offsets: Longs, *, folder: Path | None = None, key: str = "", memory: int | None = None
     ) -> None:
-        self.content, self.offsets = content, offsets
+        self.content, self.offsets, self._n_read = content, offsets, 0
         self.folder, self.key, self.memory = folder, key, memory
 
     def __len__(self) -> int:
@@ -71,6 +73,10 @@ class MappedTexts(LazyTexts):
     def _read(self, start: int, stop: int) -> list[str]:
         ends = self.offsets[start : stop + 1].tolist()
         content = bytes(self.content[ends[0] : ends[-1]]) if ends else b""
+        self._n_read += len(content)
+        if self._n_read > _BYTES_PER_RELEASE:  # a pass over all texts must not fill the memory
+            release_pages(self.content)
+            self._n_read = 0
         return [content[a - ends[0] : b - ends[0]].decode() for a, b in pairwise(ends)]
 
 

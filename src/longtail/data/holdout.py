@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import take_rows
 from longtail.kernels import Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
@@ -42,4 +43,6 @@ def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) 
 
 def take_samples(X: Any, rows: NDArray[Any]) -> Any:
     """Take some samples of a matrix or of a list of texts."""
+    if sp.issparse(X):
+        return take_rows(X, rows)
     return [X[row] for row in rows] if isinstance(X, list | tuple) else X[rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from longtail.locks import lock_folder
 from longtail.mapped import ArraysWriter, MatrixWriter, open_arrays, open_matrix
 from longtail.progress import SILENT, Progress
 from longtail.settings import RUNTIME
-from longtail.state import SavedPart, State
+from longtail.state import SavedPart
 
 _FITTED, _VECTORS = "fitted", "vectors"
 _WORD_DF = "word_df"  # not part of the state of features, but of the choice of features
@@ -25,26 +25,17 @@ _TEXTS_PER_BLOCK, _BLOCKS_PER_COMMIT = 4096, 16
 _WAIT_SECONDS = 7 * 24 * 3600.0  # for another process that computes the same vectors
 
 
-class Features(Protocol):
-    """What is kept: features with a state of plain arrays."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
-    def fit(self, texts: Any, progress: Progress = SILENT) -> Any: ...
-    def transform(self, texts: Any) -> sp.csr_array: ...
-    def state(self) -> State: ...
-    def restore(self, state: State) -> Self: ...
-
-
-def fit_transform(features: TextFeatures, texts: Any, progress: Progress = SILENT) -> sp.csr_array:
+def fit_vectors(features: Any, texts: Any, progress: Progress = SILENT) -> sp.csr_array:
     """Fit features to texts and return the vectors of the texts; in bounded memory if the texts are not in memory.
 
     Then vectors are in the folder of the texts. If they are there already, they are mapped, and nothing is computed.
 
-    :param features: The features; settings of the machine have no effect on vectors.
+    :param features: Features that are not fitted. Those with a dense part are computed in memory.
     :param texts: The texts.
     """
-    if not isinstance(texts, LazyTexts) or texts.folder is None:
-        return features.fit_transform(texts, progress)
+    if not isinstance(texts, LazyTexts) or texts.folder is None or not isinstance(features, TextFeatures):
+        X: sp.csr_array = features.fit_transform(texts, progress)
+        return X
     features.check()
     settings = {name: value for name, value in features.get_params().items() if name not in RUNTIME}
     key = json.dumps([type(features).__name__, settings, texts.key], sort_keys=True)

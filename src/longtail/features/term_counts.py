@@ -95,7 +95,8 @@ class _TermTable:
         """Make the table and what belongs to its terms, each of which has a number; half of the slots stay empty."""
         self.keys, self.ids = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32)
         room = n_slots // 2 + 1
-        self.hashes, self.all_df, self.last_seen = (np.zeros(room, dtype) for dtype in (np.uint64, np.int32, np.int32))
+        self.hashes = np.zeros(room, np.uint64)
+        self.all_df, self.last_seen = np.zeros(room, np.int32), np.zeros(room, np.int32)
 
     @property
     def df(self) -> Ints:
@@ -127,8 +128,10 @@ class _TermTable:
         while start < n_texts:
             before = self.used
             spans = np.empty((min(most, len(self.hashes) - before), 3), np.int64)
-            table = (self.part, self.n_parts, self.keys, self.ids, self.hashes, self.all_df, self.last_seen)
-            self.used, done = terms.count_terms(text, offsets[start:], first + start, *options, *table, spans, before)
+            self.used, done = terms.count_terms(
+                text, offsets[start:], first + start, *options, self.part, self.n_parts,
+                self.keys, self.ids, self.hashes, self.all_df, self.last_seen, spans, before,
+            )  # fmt: skip
             self._add_names(text, spans[: self.used - before], options.min_chars)
             start += done
             if 2 * self.used >= len(self.keys):
