@@ -56,9 +56,7 @@ def measure(name: str, method: str, n_texts: int, epochs: int | None) -> list[Ro
             model.fit(X, Y)
         return model, watch.cpu
 
-    network, seconds = fit(method, epochs=epochs)
-    if network.sparse is None:
-        raise SystemExit(f"{method} has no sparse part with the {len(seen):,} labels of these texts")
+    network, seconds = fit(method, epochs=epochs, sparse_part=True)
     part, alone = network.sparse, copy(network)
     alone.sparse = None
     order = network.search.order if method == "aplc" else network.seen

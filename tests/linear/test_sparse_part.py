@@ -1,16 +1,30 @@
-"""The sparse part of a score: it starts from centroids, and samples are left out of those of their own labels."""
+"""The sparse part of a score: one-vs-rest classifiers that are trained on the samples that are hard for their labels."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
-from longtail.kernels import Floats
-from longtail.linear.sparse_part import START_NORM, SparsePart, correct_own_scores
-from longtail.linear.sparse_training import continue_sparse_part, fit_sparse_part
+from longtail.kernels import Ints
+from longtail.linear.node import NodeTrainer
+from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import (
+    _add_random_samples,
+    _cluster_labels,
+    _find_near_samples,
+    choose_scale,
+    fit_sparse_part,
+    update_sparse_part,
+)
+from longtail.linear.update import UpdateSamples
+from longtail.models.ovr import OneVsRest
+from longtail.progress import SILENT, Display
 
 
 def draw(n_samples: int = 30, n_features: int = 12, n_labels: int = 7) -> tuple[sp.csr_array, sp.csr_array]:
@@ -23,56 +37,54 @@ def draw(n_samples: int = 30, n_features: int = 12, n_labels: int = 7) -> tuple[
     return sp.csr_array(X.astype(np.float32)), sp.csr_array(Y)
 
 
-def centroid(rows: Floats) -> Floats:
-    total = rows.sum(axis=0)
-    norm = np.linalg.norm(total)
-    return total / norm if norm > 0 else total
+def solve_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let classifiers be solved almost exactly, without dropping weights."""
+    trainer = NodeTrainer("squared_hinge", C=1.0, eps=1e-4, max_passes=2000, prune=0.0, seed=0)
+    monkeypatch.setattr("longtail.linear.sparse_training._make_trainer", lambda seed: trainer)
 
 
-def test_weights_start_as_centroids() -> None:
+def test_with_few_labels_it_is_a_one_vs_rest_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All labels are in one cluster, and no sample is left out. A unit of the margin is four units of the score."""
+    solve_closely(monkeypatch)
     X, Y = draw()
-    part = SparsePart.from_centroids(X, Y)
-    scores = part.score(X)
-    for label in range(Y.shape[1]):
-        c = centroid(X.toarray()[Y.toarray()[:, label] > 0])
-        assert np.allclose(scores[:, label] - part.bias[label], START_NORM * X.toarray() @ c, atol=1e-4)
+    part, ovr = fit_sparse_part(X, Y), OneVsRest(C=1.0, eps=1e-4, max_passes=2000, prune=0.0, threads=1).fit(X, Y)
+    margins = X @ ovr.W + ovr.bias
+    labels = np.flatnonzero(np.isfinite(ovr.bias))
+    assert np.allclose(part.score(X)[:, labels], 4 * margins[:, labels], atol=0.01)
+    assert (part.score(X)[:, 2] == -4).all()  # a label without samples
 
 
-def test_a_sample_is_left_out_of_the_centroids_of_its_labels() -> None:
-    X, Y = draw()
-    part = SparsePart.from_centroids(X, Y)
-    corrected = part.score(X) - part.bias + correct_own_scores(part, X, Y).toarray()
-    dense = X.toarray()
-    for row, label in zip(*Y.nonzero(), strict=True):
-        others = (Y.toarray()[:, label] > 0) & (np.arange(X.shape[0]) != row)
-        assert corrected[row, label] == pytest.approx(START_NORM * dense[row] @ centroid(dense[others]), abs=1e-3)
-    assert corrected[3, -1] == pytest.approx(0, abs=1e-4)  # nothing is left
-    assert np.array_equal(correct_own_scores(part, X, Y).indices, Y.indices)
+def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtail.linear.sparse_training.LABELS_PER_BLOCK", 2)
+    parts = [fit_sparse_part(*draw(), threads=threads) for threads in (1, 2)]
+    assert np.array_equal(parts[0].W.toarray(), parts[1].W.toarray()) and np.array_equal(parts[0].bias, parts[1].bias)
 
 
-def test_only_features_with_weights_count_if_a_sample_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.linear.sparse_part._MAX_TERMS", 3)
-    X, Y = draw()
-    part = SparsePart.from_centroids(X, Y)
-    assert max(np.diff(part.W.tocsc().indptr)) == 3
-    corrected = part.score(X) - part.bias + correct_own_scores(part, X, Y).toarray()
-    for row, label in zip(*Y.nonzero(), strict=True):
-        others = (Y.toarray()[:, label] > 0) & (np.arange(X.shape[0]) != row)
-        dense = X.toarray() * (part.W.toarray()[:, label] != 0)
-        assert corrected[row, label] == pytest.approx(START_NORM * dense[row] @ centroid(dense[others]), abs=1e-3)
+def test_classifiers_see_the_samples_of_similar_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clusters with two labels each. A sample is near to the cluster of its label, and to the most similar one."""
+    monkeypatch.setattr("longtail.linear.sparse_training.LABELS_PER_BLOCK", 2)
+    monkeypatch.setattr("longtail.linear.sparse_training._NEAREST", 1)
+    X = sp.csr_array(np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 1], [0, 0.1, 0.9], [0, 0, 1]], np.float32))
+    Y = sp.csr_array(np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], np.float32))
+    clusters = _cluster_labels(X, Y, seed=0, threads=1)
+    assert sorted(labels.tolist() for labels in clusters) == [[0, 1], [2, 3]]
+    near = {tuple(labels): rows.tolist() for labels, rows in zip(clusters, _find_near_samples(X, Y, clusters), strict=True)}
+    assert near == {(0, 1): [0, 1, 4], (2, 3): [2, 3, 4]}  # sample 4 has label 0, but is like the others
 
 
-def test_only_some_labels_are_corrected() -> None:
-    X, Y = draw()
-    part = SparsePart.from_centroids(X, Y)
-    some, every = (correct_own_scores(part, X, Y, labels).toarray() for labels in (np.array([1, 4], np.int32), None))
-    assert np.array_equal(some[:, [1, 4]], every[:, [1, 4]])
-    assert not some[:, [0, 2, 3, 5, 6]].any() and every[:, 0].any()
+@given(st.integers(1, 20), st.integers(0, 40), st.integers(0, 5))
+def test_random_samples_represent_all_that_are_not_near(n_near: int, n_others: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    near = np.sort(random.permutation(n_near + n_others)[:n_near]).astype(np.int32)
+    rows, weights = _add_random_samples(near, n_near + n_others, random)
+    assert np.isin(near, rows).all() and (np.diff(rows) > 0).all() and len(rows) == min(2 * n_near, n_near + n_others)
+    assert (weights[np.isin(rows, near)] == 1).all()
+    assert weights.sum() == pytest.approx(n_near + n_others)
 
 
 def test_slopes_add_up_to_the_score() -> None:
     X, Y = draw()
-    part = replace(SparsePart.from_centroids(X, Y), scale=2.0)
+    part = replace(fit_sparse_part(X, Y), scale=2.0)
     for row in range(5):
         x = X[[row]]
         slopes = [float(x.data @ part.slopes(x, label)) for label in range(Y.shape[1])]
@@ -82,42 +94,59 @@ def test_slopes_add_up_to_the_score() -> None:
 def test_the_state_restores_the_scores() -> None:
     X, Y = draw()
     seen = np.array([0, 1, 3, 4, 5, 6], np.int32)
-    part = SparsePart.from_centroids(X, Y).select_labels(seen)
+    part = fit_sparse_part(X, Y).select_labels(seen)
     again = SparsePart.from_state(part.state(), *part.W.shape)
     assert np.array_equal(part.score(X), again.score(X))
     assert part.state()["labels"].dtype == np.uint16
     assert np.array_equal(again.spread_labels(seen, 7).score(X)[:, seen], part.score(X))
 
 
-def test_new_labels_get_centroids_and_others_weights_of_zero() -> None:
-    X, Y = draw()
-    few = sp.csr_array(X.toarray() * (np.arange(12) < 9))  # the other features are new
-    part = SparsePart.from_centroids(few, sp.csr_array(Y[:, :6]))
-    more = part.add_samples(X, Y, np.array([6], np.int32), SparsePart.from_centroids(X, Y).bias)
-    assert more.n_labels == 7
-    assert np.allclose(more.score(X)[:, :6], part.score(X), atol=1e-4)
-    assert np.allclose(more.score(X)[:, 6], SparsePart.from_centroids(X, Y).score(X)[:, 6], atol=1e-4)
-    assert more.W[9:, :6].nnz > 0  # features that are new to these labels can be trained
+def collect(X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old_counts: Ints) -> UpdateSamples:
+    return UpdateSamples.collect(X, Y, known, None, 30, old_counts)
 
 
-def cross_entropy(part: SparsePart, X: sp.csr_array, Y: sp.csr_array) -> float:
-    Z = part.score(X)
-    return float((np.logaddexp(0, Z) - Y.toarray() * Z).sum())
-
-
-def test_training_lowers_the_loss_and_keeps_the_support() -> None:
-    X, Y = draw(200)
-    start, fitted = SparsePart.from_centroids(X, Y), fit_sparse_part(X, Y)
-    assert cross_entropy(fitted, X, Y) < cross_entropy(start, X, Y)
-    assert np.array_equal(fitted.W.indices, start.W.indices) and not np.array_equal(fitted.W.data, start.W.data)
-    assert np.array_equal(fitted.W.data, fit_sparse_part(X, Y).W.data)
+def test_an_update_adds_labels_and_trains_those_of_new_samples() -> None:
+    X, Y = draw(60)
+    first, then = np.arange(30), np.arange(30, 60)
+    Y = sp.csr_array(np.hstack([Y.toarray()[:, :6], np.isin(np.arange(60), then[:5])[:, None]]).astype(np.float32))
+    few = sp.csr_array(Y[first][:, :6])
+    part = fit_sparse_part(X[first], few)
+    counts = np.bincount(few.indices, minlength=6).astype(np.int32)
+    new = sp.csr_array(Y[then])
+    more = update_sparse_part(part, np.arange(6, dtype=np.int32), collect(X[then], new, None, counts), 0, 1, SILENT)
+    assert more.n_labels == 7 and np.isfinite(more.bias[6])
+    has = new.toarray()[:, 6] > 0
+    assert more.score(X[then])[has, 6].mean() > more.score(X[then])[~has, 6].mean() + 1
+    assert more.bias[2] == -4 and not more.W[:, [2]].nnz  # a label that never had samples
 
 
 def test_labels_that_are_not_known_are_not_trained() -> None:
     X, Y = draw()
-    part = SparsePart.from_centroids(X, Y)
+    part = fit_sparse_part(X, Y)
     known = sp.csr_array(np.eye(1, 7, 3, dtype=np.float32).repeat(30, axis=0))  # label 3
-    nothing = sp.csr_array(Y.shape, dtype=np.float32)
-    trained = continue_sparse_part(part, X, nothing, nothing, known=known)
+    nothing, counts = sp.csr_array(Y.shape, dtype=np.float32), np.bincount(Y.indices, minlength=7).astype(np.int32)
+    samples = collect(X, nothing, known, counts)
+    trained = update_sparse_part(part, np.arange(7, dtype=np.int32), samples, 0, 1, SILENT)
     changed = np.abs((trained.W - part.W).toarray()).max(axis=0) > 0
     assert changed.tolist() == [label == 3 for label in range(7)]
+
+
+@pytest.mark.parametrize(("alone", "scale"), [(30.0, 4.0), (42.0, None), (40.0, None)])
+def test_its_weight_is_the_one_with_the_best_held_out_precision(alone: float, scale: float | None) -> None:
+    """The network alone has the precision ``alone``, the best sum 40 percent. Nothing is added without a gain."""
+    part, stream = fit_sparse_part(*draw()), io.StringIO()
+
+    def validate(each: SparsePart | None) -> float:
+        return alone if each is None else 40 - abs(each.scale - 4)
+
+    chosen = choose_scale(part, validate, progress=Display(stream))
+    assert (chosen and chosen.scale) == scale
+    found = f"held-out precision {alone:.1f} % without, 40.0 % with weight 4\n"
+    assert stream.getvalue() == f"sparse part: {'used' if scale else 'not used'}; {found}"
+    forced = choose_scale(part, validate, is_optional=False)
+    assert forced is not None and forced.scale == 4
+
+
+def test_its_weight_is_one_without_held_out_samples() -> None:
+    part = choose_scale(replace(fit_sparse_part(*draw()), scale=3.0), None)
+    assert part is not None and part.scale == 1

@@ -93,7 +93,7 @@ def test_its_weight_is_chosen_on_held_out_texts(train: Dataset) -> None:
     assert fit(train, negatives="all", holdout=0)[1].scale == 1
     valid = train.take(np.arange(40))
     model = LightAttention(**SETTINGS, sparse_part=True, negatives="all").fit(train.texts, train.Y, (valid.texts, valid.Y))
-    assert model.sparse is not None and model.sparse.scale in (0.5, 1, 2, 4, 8)
+    assert model.sparse is not None and model.sparse.scale in (0.25, 0.5, 1, 2, 4, 8)
 
 
 def test_an_update_trains_it_and_adds_labels(train: Dataset) -> None:

@@ -70,7 +70,14 @@ class NodeTrainer:
     skip_certain: bool = False  # whether a child that all samples of the node have gets probability 1, without a classifier
 
     def train(
-        self, X: sp.csr_array, rows: Ints, positives: list[Ints], weight: Floats, seed: int, threads: int | None = 1
+        self,
+        X: sp.csr_array,
+        rows: Ints,
+        positives: list[Ints],
+        weight: Floats,
+        seed: int,
+        threads: int | None = 1,
+        sample_weight: Floats | None = None,
     ) -> NodeWeights:
         """Train one classifier per child.
 
@@ -80,14 +87,17 @@ class NodeTrainer:
         :param weight: [n_children] Weight of the positive samples of each child; negative samples have weight 1.
         :param seed: Added to ``self.seed``, so that nodes visit samples in different orders.
         :param threads: Threads that share the blocks of children.
+        :param sample_weight: [n_rows] Weight of each sample. None: 1.
         """
         trained = [c for c, samples in enumerate(positives) if not self.skip_certain or len(samples) < len(rows)]
         if len(trained) < len(positives):
             subset = [positives[c] for c in trained]
-            some = self.train(X, rows, subset, weight[trained], seed, threads) if trained else NodeWeights.empty()
+            options = (weight[trained], seed, threads, sample_weight)
+            some = self.train(X, rows, subset, *options) if trained else NodeWeights.empty()
             return some.add_certain_children(trained, len(positives))
         indptr, indices, data, columns = compact_rows(X, rows)
         indptr, indices, data = append_constant(indptr, indices, data, len(columns))
+        of_samples = np.ones(len(rows), np.float32) if sample_weight is None else sample_weight
 
         def solve(start: int) -> tuple[sp.csr_array, Floats]:
             block = positives[start : start + LABELS_PER_BLOCK]
@@ -96,8 +106,8 @@ class NodeTrainer:
                 signs[np.searchsorted(rows, samples), child] = 1
             W, alpha = np.zeros((len(columns) + 1, len(block)), np.float32), np.zeros(signs.shape, np.float32)
             options = (self.C, self.eps, self.max_passes, self.seed + seed)
-            some, ones = weight[start : start + LABELS_PER_BLOCK], np.ones(len(rows), np.float32)
-            SOLVERS[self.loss](indptr, indices, data, signs, some, ones, W, alpha, *options)
+            some = weight[start : start + LABELS_PER_BLOCK]
+            SOLVERS[self.loss](indptr, indices, data, signs, some, of_samples, W, alpha, *options)
             return prune_weights(W[:-1], self.prune), W[-1].copy()  # sparse at once: all weights of a wide node may not fit
 
         blocks, bias = zip(*map_parallel(solve, range(0, len(positives), LABELS_PER_BLOCK), threads), strict=True)

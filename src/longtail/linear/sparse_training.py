@@ -1,6 +1,14 @@
-"""Training of a sparse part: binary cross-entropy over all labels, by plain gradient descent.
+"""Training of a sparse part: one-vs-rest classifiers, each on the samples that are hard for its label.
 
-On held-out data, plain descent did as well as Adagrad, which needs a state, and binary cross-entropy better than a softmax.
+Most negative samples of a label say little about it: they share no rare word with its samples. So similar labels are put
+into clusters, and the classifiers of a cluster are trained on
+
+- the samples that have one of its labels,
+- the samples that are near to it: it is among the ``_NEAREST`` clusters whose centroids are most similar to the sample,
+- and as many random samples, which represent all others by their weight.
+
+On held-out data of three corpora, this was as accurate as training on all samples, up to the spread of seeds once a network
+is added, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -10,92 +18,133 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit
 
-from longtail.kernels import Floats, Ints, Longs, fast_kernel
-from longtail.linear.sparse_part import SparsePart, correct_own_scores
+from longtail.csr import get_column_rows
+from longtail.kernels import Floats, Ints, map_parallel
+from longtail.labelspace.clustering import split_in_halves
+from longtail.labelspace.embedding import pifa
+from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights
+from longtail.linear.sparse_part import SparsePart
+from longtail.linear.update import UpdateSamples, update_labels
 from longtail.progress import SILENT, Progress
 
-_RATE, _EPOCHS = 3.0, 2  # chosen on held-out data; the rate falls to 0
-_SAMPLES_PER_BATCH = 64  # whose scores of all labels are in memory at a time
-_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
+_NEAREST = 32  # clusters that a sample is a negative sample for
+_TERMS = 256  # features of a label that place it in a cluster
+_SAMPLES_PER_BLOCK = 1024  # whose similarities to all clusters are in memory at a time
+_LOGITS_PER_MARGIN = 4.0  # a margin of ±1 is about a probability of 0.98 or 0.02
+_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
 _SCALE = 1.0  # its weight if there are none
 
 
-def fit_sparse_part(X: sp.csr_array, Y: sp.csr_array, seed: int = 0, progress: Progress = SILENT) -> SparsePart:
-    """Fit a sparse part to samples and their labels.
+def fit_sparse_part(
+    X: sp.csr_array, Y: sp.csr_array, seed: int = 0, threads: int | None = 1, progress: Progress = SILENT
+) -> SparsePart:
+    """Fit a sparse part to samples and their labels. Labels without samples have the margin −1 everywhere.
 
     >>> X, Y = sp.csr_array(np.eye(2, dtype=np.float32)), sp.csr_array(np.eye(2, dtype=np.float32))
     >>> fit_sparse_part(X, Y).score(X).argmax(axis=1).tolist()
     [0, 1]
     """
-    part = SparsePart.from_centroids(X, Y)
-    return continue_sparse_part(part, X, Y, correct_own_scores(part, X, Y), seed=seed, progress=progress)
+    clusters = _cluster_labels(X, Y, seed, threads)
+    near = _find_near_samples(X, Y, clusters)
+    samples_of, trainer = Y.tocsc(), _make_trainer(seed)
+
+    def train(number: int) -> NodeWeights:
+        labels = clusters[number]
+        rows, weights = _add_random_samples(near[number], X.shape[0], np.random.default_rng((seed, number)))
+        positives = [np.sort(get_column_rows(samples_of, label)) for label in labels]
+        return trainer.train(X, rows, positives, np.ones(len(labels), np.float32), number, sample_weight=weights)
+
+    parts, bias = [], np.full(Y.shape[1], -1, np.float32)
+    with progress.stage("sparse part", len(clusters)) as stage:
+        for labels, weights in zip(clusters, map_parallel(train, range(len(clusters)), threads), strict=True):
+            matrix = weights.to_matrix().tocoo()
+            parts.append((weights.features[matrix.coords[0]], labels[matrix.coords[1]], matrix.data))
+            bias[labels] = weights.bias
+            stage.advance()
+    features, labels, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+    W = sp.coo_array((values * np.float32(_LOGITS_PER_MARGIN), (features, labels)), shape=(X.shape[1], Y.shape[1])).tocsr()
+    return SparsePart(W, bias * np.float32(_LOGITS_PER_MARGIN))
 
 
-def choose_scale(part: SparsePart, validate: Callable[[SparsePart], float] | None) -> SparsePart:
+def update_sparse_part(
+    part: SparsePart, labels: Ints, samples: UpdateSamples, seed: int, threads: int | None, progress: Progress
+) -> SparsePart:
+    """Train a sparse part further on new and replayed samples.
+
+    :param labels: The number that each label of the part has among all labels.
+    :returns: A part with all labels. Those that never had samples have a bias of minus infinity.
+    """
+    whole = part.spread_labels(labels, samples.Y.shape[1])
+    W, bias = whole.W / np.float32(_LOGITS_PER_MARGIN), whole.bias / np.float32(_LOGITS_PER_MARGIN)
+    changed = samples.find_changed_labels()
+    changed = changed[np.isfinite(bias[changed]) | (np.bincount(samples.Y.indices, minlength=len(bias))[changed] > 0)]
+    W, bias = update_labels(samples, changed, W, bias, _make_trainer(seed), threads, progress)
+    return replace(whole, W=W * np.float32(_LOGITS_PER_MARGIN), bias=bias * np.float32(_LOGITS_PER_MARGIN))
+
+
+def choose_scale(
+    part: SparsePart,
+    validate: Callable[[SparsePart | None], float] | None,
+    *,
+    is_optional: bool = True,
+    progress: Progress = SILENT,
+) -> SparsePart | None:
     """Choose the weight of a sparse part in the sum with the scores of a network.
 
-    :param validate: Returns how good the sums are on held-out samples. None: there are none.
+    :param validate: Returns the precision of the sums on held-out samples, in percent; of the network alone for None.
+        None: there are no such samples.
+    :param is_optional: Whether the part can be left out.
+    :returns: None if it can, and the network alone is at least as good as every sum.
     """
     if validate is None:
         return replace(part, scale=_SCALE)
-    return max((replace(part, scale=scale) for scale in _SCALES), key=validate)
+    alone = validate(None)
+    precisions = {scale: validate(replace(part, scale=scale)) for scale in _SCALES}
+    best = max(_SCALES, key=precisions.__getitem__)
+    use = precisions[best] > alone or not is_optional
+    found = f"held-out precision {alone:.1f} % without, {precisions[best]:.1f} % with weight {best:g}"
+    progress.say(f"sparse part: {'used' if use else 'not used'}; {found}")
+    return replace(part, scale=best) if use else None
 
 
-def continue_sparse_part(
-    part: SparsePart,
-    X: sp.csr_array,
-    Y: sp.csr_array,
-    corrections: sp.csr_array,
-    *,
-    known: sp.csr_array | None = None,
-    rate: float = 1.0,
-    seed: int = 0,
-    progress: Progress = SILENT,
-) -> SparsePart:
-    """Train the weights of a sparse part.
+def _make_trainer(seed: int) -> NodeTrainer:
+    return NodeTrainer("squared_hinge", C=1.0, eps=0.3, max_passes=100, prune=0.05, seed=seed)
 
-    :param corrections: [n_samples, n_labels] What to add to the scores of samples for their own labels; entries as in Y.
-    :param known: [n_samples, n_labels] The labels of which it is known whether a sample has them. A row without any: all.
-    :param rate: Learning rate, relative to the usual one.
+
+def _cluster_labels(X: sp.csr_array, Y: sp.csr_array, seed: int, threads: int | None) -> list[Ints]:
+    """Divide the labels that have samples into clusters of similar size, at most ``LABELS_PER_BLOCK``."""
+    clusters = [np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)]
+    V = pifa(X, Y, _TERMS)
+    while max(map(len, clusters)) > LABELS_PER_BLOCK:
+        clusters = split_in_halves(V, clusters, seed, threads)
+    return [np.sort(labels) for labels in clusters]
+
+
+def _find_near_samples(X: sp.csr_array, Y: sp.csr_array, clusters: list[Ints]) -> list[Ints]:
+    """The samples that have labels of each cluster, and those that it is one of the nearest clusters of."""
+    n = len(clusters)
+    labels, numbers = np.concatenate(clusters), np.repeat(np.arange(n), [len(labels) for labels in clusters])
+    member = sp.coo_array((np.ones(len(labels), np.float32), (labels, numbers)), shape=(Y.shape[1], n)).tocsr()
+    has = sp.csr_array(Y @ member)  # [n_samples, n_clusters]
+    centroids, nearest = pifa(X, has).T.tocsr(), min(_NEAREST, n)
+    rows, columns = [np.repeat(np.arange(X.shape[0]), np.diff(has.indptr))], [has.indices]
+    for start in range(0, X.shape[0], _SAMPLES_PER_BLOCK):
+        similarity = (X[start : start + _SAMPLES_PER_BLOCK] @ centroids).toarray()
+        best = np.argpartition(-similarity, nearest - 1, axis=1)[:, :nearest]
+        rows.append(np.repeat(np.arange(start, start + len(best)), nearest))
+        columns.append(best.ravel())
+    near = sp.coo_array((np.ones(sum(map(len, rows)), np.bool_), (np.concatenate(rows), np.concatenate(columns)))).tocsc()
+    return [get_column_rows(near, cluster).astype(np.int32) for cluster in range(n)]
+
+
+def _add_random_samples(near: Ints, n_samples: int, random: np.random.Generator) -> tuple[Ints, Floats]:
+    """Add as many random samples to those that are near.
+
+    :returns: All of them, ascending, and their weights: the random ones represent all samples that are not near.
     """
-    W, random = part.W.copy(), np.random.default_rng(seed)
-    present = replace(part, W=W, scale=1.0)
-    is_partial = np.zeros(Y.shape[0], np.bool_) if known is None else np.diff(known.indptr) > 0
-    rows = np.flatnonzero((np.diff(Y.indptr) > 0) | is_partial)
-    n_batches = len(rows) // _SAMPLES_PER_BATCH + 1
-    with progress.stage("sparse part", _EPOCHS * n_batches) as stage:
-        for epoch in range(_EPOCHS):
-            for number, some in enumerate(np.array_split(random.permutation(rows), n_batches)):
-                done = (epoch * n_batches + number) / (_EPOCHS * n_batches)
-                G = _compute_gradients(present, X[some], corrections[some])
-                for i in np.flatnonzero(is_partial[some]):  # labels that are not known stay as they are
-                    G[i, ~np.isin(np.arange(G.shape[1]), known[[some[i]]].indices)] = 0  # type: ignore[index]
-                x = X[some]
-                _descend(x.indptr, x.indices, x.data, W.indptr, W.indices, G, np.float32(_RATE * rate * (1 - done)), W.data)
-                stage.advance()
-    return replace(part, W=W)
-
-
-def _compute_gradients(part: SparsePart, X: sp.csr_array, corrections: sp.csr_array) -> Floats:
-    """The gradients of the scores of a batch [B, n_labels]: probability minus 1 for a label that a sample has."""
-    Z = part.score(X)
-    own: tuple[Longs, Ints] = np.repeat(np.arange(X.shape[0]), np.diff(corrections.indptr)), corrections.indices
-    Z[own] += corrections.data
-    expit(Z, out=Z)
-    Z[own] -= 1
-    return Z
-
-
-@fast_kernel
-def _descend(
-    indptr: Ints, indices: Ints, data: Floats, starts: Ints, labels: Ints, grad: Floats, rate: np.float32, weights: Floats
-) -> None:
-    """Subtract from each weight its gradient, from that of the scores of a batch."""
-    for i in range(len(grad)):
-        row = grad[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            step, feature = rate * data[p], indices[p]
-            for q in range(starts[feature], starts[feature + 1]):
-                weights[q] -= step * row[labels[q]]
+    others = np.setdiff1d(np.arange(n_samples, dtype=np.int32), near)
+    some = random.choice(others, min(len(near), len(others)), replace=False)
+    rows: Ints = np.union1d(near, some).astype(np.int32)
+    is_random = np.isin(rows, some)
+    return rows, np.where(is_random, len(others) / max(len(some), 1), 1).astype(np.float32)

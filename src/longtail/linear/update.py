@@ -22,10 +22,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import append_constant, compact_rows
-from longtail.kernels import Floats, Ints
-from longtail.linear.node import NodeTrainer
+from longtail.csr import append_constant, compact_rows, get_column_rows
+from longtail.kernels import Floats, Ints, map_parallel
+from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer
 from longtail.linear.solver import SOLVERS, Signs, estimate_duals
+from longtail.progress import Progress
 
 Bools = NDArray[np.bool_]
 _NO_MARGIN = {"squared_hinge": -1.0, "logistic": -5.0}  # margin of a new label where nothing is known about it, by loss
@@ -159,3 +160,43 @@ class CompactSamples:
         SOLVERS[trainer.loss](indptr, indices, data, signs, *weights, *options)
         kept = (start != 0) | (np.abs(W) >= trainer.prune)
         return sp.csr_array(np.where(kept, W - start, np.float32(0))[:-1]), W[-1]
+
+
+def update_labels(
+    samples: UpdateSamples,
+    changed: Ints,
+    W: sp.csr_array,
+    bias: Floats,
+    trainer: NodeTrainer,
+    threads: int | None,
+    progress: Progress,
+) -> tuple[sp.csr_array, Floats]:
+    """Train one-vs-rest classifiers further.
+
+    :param changed: The labels whose classifiers are trained.
+    :param W: [n_features, n_labels] The weights so far.
+    :param bias: [n_labels] Minus infinity: a new label.
+    :returns: The weights and biases of all labels.
+    """
+    changed = changed[np.argsort(-samples.counts[changed], kind="stable")]  # similar labels need as many passes
+    blocks = [changed[i : i + LABELS_PER_BLOCK] for i in range(0, len(changed), LABELS_PER_BLOCK)]
+    compact = CompactSamples(samples, np.arange(samples.X.shape[0], dtype=np.int32))
+    present, has, lacks = W[compact.columns].tocsc(), samples.Y.tocsc(), samples.absent.tocsc()
+
+    def solve(labels: Ints) -> tuple[sp.csr_array, Floats]:
+        rows = ([get_column_rows(matrix, label) for label in labels] for matrix in (has, lacks))
+        start = np.vstack([present[:, labels].toarray(), bias[labels]]).astype(np.float32)
+        ratios, weight = (samples.ratio, samples.label_ratio[labels]), np.ones(len(labels), np.float32)
+        return compact.continue_training(trainer, compact.make_signs(*rows), start, *ratios, weight)
+
+    changes, new_bias = [], bias.copy()
+    with progress.stage("labels", len(changed)) as stage:
+        for labels, (change, block) in zip(blocks, map_parallel(solve, blocks, threads), strict=True):
+            changes.append(change)
+            new_bias[labels] = block
+            stage.advance(len(labels))
+    if not changes:
+        return W, new_bias
+    change = sp.hstack(changes, format="coo")  # [n_columns, n_changed]
+    cells = (compact.columns[change.coords[0]], changed[change.coords[1]])
+    return sp.csr_array(W + sp.csr_array((change.data, cells), shape=W.shape)), new_bias

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import append_constant, get_column_rows
+from longtail.csr import append_constant
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.linear.held_out import predict_by_part
@@ -17,7 +17,7 @@ from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, prune_weights
 from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
 from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
-from longtail.linear.update import CompactSamples, UpdateSamples
+from longtail.linear.update import UpdateSamples, update_labels
 from longtail.model import Model, Valid
 from longtail.progress import Progress
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, insert_topk, make_empty_topk
@@ -107,31 +107,12 @@ class OneVsRest(OneVsRestSettings, Model):
         samples = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
         changed = samples.find_changed_labels()
         changed = changed[self.count_labels(Y)[changed] > 0]  # a label that was only rejected is never predicted
-        changed = changed[np.argsort(-samples.counts[changed], kind="stable")]
-        blocks = [changed[i : i + LABELS_PER_BLOCK] for i in range(0, len(changed), LABELS_PER_BLOCK)]
-        compact = CompactSamples(samples, np.arange(samples.X.shape[0], dtype=np.int32))
         W = sp.csr_array((self.W.data, self.W.indices, self.W.indptr), shape=(self.n_features, Y.shape[1]))
         bias = np.full(Y.shape[1], -np.inf, np.float32)
         bias[: self.n_labels] = self.bias
-        present, has, lacks = W[compact.columns].tocsc(), samples.Y.tocsc(), samples.absent.tocsc()
         C, note = resume_C(self.C or self.chosen_C, self.loss)
         trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
-
-        def solve(labels: Ints) -> tuple[sp.csr_array, Floats]:
-            rows = ([get_column_rows(matrix, label) for label in labels] for matrix in (has, lacks))
-            start = np.vstack([present[:, labels].toarray(), bias[labels]]).astype(np.float32)
-            ratios, weight = (samples.ratio, samples.label_ratio[labels]), np.ones(len(labels), np.float32)
-            return compact.continue_training(trainer, compact.make_signs(*rows), start, *ratios, weight)
-
-        changes, new_bias = [], bias.copy()
-        with progress.stage("labels", len(changed)) as stage:
-            for labels, (change, block) in zip(blocks, map_parallel(solve, blocks, self.threads), strict=True):
-                changes.append(change)
-                new_bias[labels] = block
-                stage.advance(len(labels))
-        change = sp.hstack(changes, format="coo")  # [n_columns, n_changed]
-        cells = (compact.columns[change.coords[0]], changed[change.coords[1]])
-        self.W, self.bias = sp.csr_array(W + sp.csr_array((change.data, cells), shape=W.shape)), new_bias
+        self.W, self.bias = update_labels(samples, changed, W, bias, trainer, self.threads, progress)
         return f"{len(changed):,} of {Y.shape[1]:,} labels were trained further{note}"
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:

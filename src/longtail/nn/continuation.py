@@ -18,8 +18,6 @@ from torch.nn.functional import softplus
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows, join_rows
 from longtail.kernels import Floats, Ints, Longs
-from longtail.linear.sparse_part import SparsePart, correct_own_scores
-from longtail.linear.sparse_training import continue_sparse_part
 from longtail.nn.loop import LoopPlan, Optimizer, train
 from longtail.nn.settings import TrainingSettings
 from longtail.progress import Progress
@@ -164,23 +162,6 @@ def train_further(
 
     loop = samples.plan_loop(divide, settings)
     train(net, lambda rng: samples.batches(rng, divide), loss, optimizer, loop, progress=progress)
-
-
-def train_sparse_part_further(
-    part: SparsePart, samples: NewSamples, new: Ints, settings: TrainingSettings, progress: Progress
-) -> SparsePart:
-    """Train a sparse part further. Only the centroids of new labels contain the samples; other weights are trained.
-
-    :param part: A part that knows the new samples, by ``SparsePart.add_samples``.
-    :param new: The new labels.
-    """
-    corrections, known = correct_own_scores(part, samples.X, samples.Y, new), None
-    if samples.known is not None:
-        known = samples.known.copy()
-        known.resize(samples.Y.shape)  # of replayed samples, all labels are known
-    return continue_sparse_part(
-        part, samples.X, samples.Y, corrections, known=known, rate=samples.pace.rate, seed=settings.seed, progress=progress
-    )
 
 
 def divide_randomly(size: int) -> Divide:

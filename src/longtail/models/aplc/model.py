@@ -18,11 +18,11 @@ from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.token_rows import drop_each_word
 from longtail.features.tokens import Tokens
 from longtail.kernels import Bools, Floats, Longs
-from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
 from longtail.linear.sparse_part import Doubles, SparsePart
-from longtail.linear.sparse_training import choose_scale, fit_sparse_part
+from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
+from longtail.linear.update import UpdateSamples
 from longtail.model import LOSS_OF_LOG_ODDS, Model, PartWeights, Valid
 from longtail.models.aplc.plan import BAG_ENCODERS, WORDS
 from longtail.models.aplc.search import ClusterSearch
@@ -127,21 +127,21 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         from longtail.nn.validation import mean_precision
 
-        part = fit_sparse_part(X, Y, self.seed, progress).select_labels(self.search.order)
+        part = fit_sparse_part(X, Y, self.seed, self.threads, progress).select_labels(self.search.order)
         if valid is None:
             self.sparse = choose_scale(part, None)
             return
         T, Y = valid
         H = self._embed(T)
 
-        def validate(each: SparsePart) -> float:
-            return mean_precision(lambda some: self.search.topk_sum(H[some], each, T[some], 5, self.threads, None), Y)
+        def validate(each: SparsePart | None) -> float:
+            return mean_precision(lambda some: self._rank(H[some], each, T[some], 5), Y)
 
-        self.sparse = choose_scale(part, validate)
+        self.sparse = choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
         from longtail.models.aplc.continuation import PACES, PACES_OF_WORDS, continue_aplc
-        from longtail.nn.continuation import NewSamples, train_sparse_part_further
+        from longtail.nn.continuation import NewSamples
 
         counts, plan = self.count_labels(Y), self.plan(self.n_samples, self.n_seen)
         n_samples = self.n_samples + Y.shape[0]
@@ -155,8 +155,9 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         sparse, order = self.sparse, self.search.order
         self._set_arrays(compress_network(arrays, self.encoder))
         if sparse is not None:
-            part = sparse.spread_labels(order, Y.shape[1]).add_samples(X, Y, new, compute_log_odds(counts, n_samples))
-            self.sparse = train_sparse_part_further(part, samples, new, self, progress).select_labels(self.search.order)
+            of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
+            part = update_sparse_part(sparse, order, of_part, self.seed, self.threads, progress)
+            self.sparse = part.select_labels(self.search.order)
         return f"the network was trained further; labels with their first samples: {len(new):,}"
 
     def _make_tokens(self) -> Tokens | None:
@@ -188,10 +189,13 @@ class Aplc(AplcSettings, CentroidTrial, Model):
             raise refuse(arrays, "hidden", f"has the shape {self.W.shape}", "It must fit the vectors of the labels")
 
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
-        H = self._embed(self._encode(X))
-        if self.sparse is None:
+        return self._rank(self._embed(self._encode(X)), self.sparse, X, k, allowed)
+
+    def _rank(self, H: Floats, sparse: SparsePart | None, X: Any, k: int, allowed: Bools | None = None) -> TopK:
+        """Find the k best labels by the output of the hidden layer, and by the sparse part of the samples X."""
+        if sparse is None:
             return self.search.topk(H, k, self.threads, allowed)
-        return self.search.topk_sum(H, self.sparse, X, k, self.threads, allowed)
+        return self.search.topk_sum(H, sparse, X, k, self.threads, allowed)
 
     def _embed(self, rows: Texts) -> Floats:
         """The output of the hidden layer, the input of the output layer [n, d_h]."""

@@ -17,10 +17,11 @@ from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Bools, Floats, Ints
-from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
 from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import update_sparse_part
+from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.settings import GlasSettings
@@ -121,14 +122,13 @@ class Glas(GlasSettings, CentroidTrial, Model):
         V[self.seen], bias[self.seen] = vectors[:, :-1], vectors[:, -1]
         new = np.setdiff1d(Y.indices, self.seen).astype(np.int32)
         E = self.E.dequantise(np.arange(X.shape[1], dtype=np.int32))
-        sparse = None
+        weights = GlasWeights(E, self.shift, self.W2, V, bias)
+        samples = NewSamples.collect(X, Y, known, old, self.n_samples, PACES)
+        weights = continue_glas(samples, self, plan, weights, new, progress)
         if self.sparse is not None:
-            odds = compute_log_odds(counts, self.n_samples + X.shape[0])
-            sparse = self.sparse.spread_labels(self.seen, Y.shape[1]).add_samples(X, Y, new, odds)
-        weights = GlasWeights(E, self.shift, self.W2, V, bias, sparse)
-        weights = continue_glas(
-            NewSamples.collect(X, Y, known, old, self.n_samples, PACES), self, plan, weights, new, progress
-        )
+            of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
+            part = update_sparse_part(self.sparse, self.seen, of_part, self.seed, self.threads, progress)
+            weights = weights._replace(sparse=part)
         self._set_weights(weights, counts, X)
         return f"the network was trained further; labels with their first samples: {len(new):,}"
 

@@ -22,7 +22,7 @@ from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
-from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further, train_sparse_part_further
+from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
@@ -188,9 +188,10 @@ class GlasTraining:
 
     def add_sparse_part(self, weights: GlasWeights, valid: Valid | None, progress: Progress) -> GlasWeights:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
-        part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
+        part = fit_sparse_part(self.X, self.Y, self.settings.seed, self.settings.threads, progress)
         validate = None if valid is None else lambda each: self.validate(*valid, each)
-        return weights._replace(sparse=choose_scale(part, validate))
+        is_optional = self.settings.sparse_part is None
+        return weights._replace(sparse=choose_scale(part, validate, is_optional=is_optional, progress=progress))
 
 
 def _compute_draw_probabilities(Y: sp.csr_array) -> NDArray[np.float64]:
@@ -252,5 +253,4 @@ def continue_glas(
     losses = training.loss, partial_loss
     with torch_threads(settings.threads):
         train_further(net, samples, divide_randomly(plan.batch), losses, training.build_optimizer(), settings, progress)
-    sparse = None if weights.sparse is None else train_sparse_part_further(weights.sparse, samples, new, settings, progress)
-    return net.export()._replace(sparse=sparse)
+    return net.export()

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Ints, Longs
-from longtail.labelspace.centroids import compute_log_odds
 from longtail.labelspace.tree import INNER_NODE, LabelTree
-from longtail.linear.sparse_part import SparsePart
 from longtail.models.lightattention.levels import NO_NODE, build_levels, make_targets
 from longtail.models.lightattention.network import LabelAttention, LevelNetwork
 from longtail.models.lightattention.search import (
@@ -37,7 +35,6 @@ from longtail.nn.continuation import (
     Paces,
     divide_by_length,
     train_further,
-    train_sparse_part_further,
 )
 from longtail.nn.devices import torch_threads
 from longtail.nn.losses import known_loss
@@ -88,28 +85,6 @@ def continue_tree(
                 static = choose_static_candidates(networks[:depth], samples.X, targets[:depth], plan.beam) if depth else None
                 continuation.train(networks[: depth + 1], static)
     return grown, networks_to_state(networks)
-
-
-def continue_sparse_part(
-    part: SparsePart,
-    samples: NewSamples,
-    before: Ints,
-    counts: Ints,
-    settings: LightAttentionSettings,
-    progress: Progress,
-) -> SparsePart:
-    """Train the sparse part further. New labels start at the centroids of their texts.
-
-    :param part: The part of the labels that had texts before, and only of these.
-    :param samples: New and replayed texts, as TF-IDF.
-    :param before: Texts of each label before [n_labels before].
-    :param counts: Texts of each label, with the new ones [n_labels].
-    """
-    old, seen = (np.flatnonzero(each).astype(np.int32) for each in (before, counts))
-    new = np.setdiff1d(seen, old).astype(np.int32)
-    odds = compute_log_odds(counts, samples.n_before + samples.Y.shape[0] - len(samples.old))
-    grown = part.spread_labels(old, len(counts)).add_samples(samples.X, samples.Y, new, odds)
-    return train_sparse_part_further(grown, samples, new, settings, progress).select_labels(seen)
 
 
 class _Continuation:

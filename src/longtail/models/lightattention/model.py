@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -24,6 +23,8 @@ from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_l
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
+from longtail.linear.update import UpdateSamples
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
@@ -137,28 +138,27 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         if plan.sparse_part:
             self.sparse = self._fit_sparse_part(data, progress)
 
-    def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart:
+    def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same texts, and choose its weight in the sum on held-out texts."""
-        from longtail.linear.sparse_training import choose_scale, fit_sparse_part
         from longtail.nn.validation import mean_precision
 
         seen = np.flatnonzero(self.label_counts).astype(np.int32)
-        part = fit_sparse_part(data.tfidf, data.Y, self.seed, progress).select_labels(seen)
+        part = fit_sparse_part(data.tfidf, data.Y, self.seed, self.threads, progress).select_labels(seen)
         if data.valid is None or data.valid_tfidf is None:
             return choose_scale(part, None)
         texts, Y, tfidf = *data.valid, data.valid_tfidf
 
-        def validate(part: SparsePart) -> float:
+        def validate(part: SparsePart | None) -> float:
             self.sparse = part
             k = min(5, self.n_seen)
             return mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k), Y)
 
-        return choose_scale(part, validate)
+        return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
     def _update(
         self, X: Sequence[str], Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress
     ) -> str:
-        from longtail.models.lightattention.continuation import PACES, continue_sparse_part, continue_tree
+        from longtail.models.lightattention.continuation import PACES, continue_tree
         from longtail.nn.continuation import NewSamples
 
         counts = self.count_labels(Y)
@@ -170,8 +170,11 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         self.trees, self._states = [tree for tree, _ in done], [state for _, state in done]
         self._loaded = None
         if self.sparse is not None:
-            of_words, before = replace(samples, X=tfidf), self.label_counts
-            self.sparse = continue_sparse_part(self.sparse, of_words, before, counts, self, progress)
+            before, n = np.flatnonzero(self.label_counts).astype(np.int32), len(X)
+            replayed = None if old is None else (tfidf[n:], old[1])
+            of_part = UpdateSamples.collect(tfidf[:n], Y, known, replayed, self.n_samples, self.label_counts)
+            part = update_sparse_part(self.sparse, before, of_part, self.seed, self.threads, progress)
+            self.sparse = part.select_labels(np.flatnonzero(counts).astype(np.int32))
         n_new = int(np.count_nonzero(counts)) - self.n_seen
         return f"the networks of all levels were trained further; labels with their first samples: {n_new:,}"
 

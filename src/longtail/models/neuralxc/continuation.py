@@ -23,7 +23,6 @@ from longtail.nn.continuation import (
     divide_randomly,
     start_new_labels,
     train_further,
-    train_sparse_part_further,
 )
 from longtail.nn.devices import torch_threads
 from longtail.nn.losses import known_loss
@@ -70,8 +69,7 @@ def continue_neuralxc(
     with torch_threads(settings.threads):
         optimizer, divide = training.build_optimizer(networks), divide_randomly(plan.batch)
         train_further(net, samples, divide, (training.loss, partial_loss), optimizer, settings, progress)
-    sparse = None if weights.sparse is None else train_sparse_part_further(weights.sparse, samples, new, settings, progress)
-    return net.export(plan.output_activation, outputs)._replace(sparse=sparse)
+    return net.export(plan.output_activation, outputs)
 
 
 def _keep_widths(plan: NeuralXCPlan, weights: NeuralXCWeights) -> NeuralXCPlan:

@@ -22,6 +22,8 @@ from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
 from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import update_sparse_part
+from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
@@ -131,19 +133,19 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
         vectors = np.zeros((len(seen), self.index.get_vector(0).shape[0]), np.float32)
         vectors[places] = np.stack([self.index.get_vector(i) for i in range(len(self.seen))])
         new = np.setdiff1d(np.arange(len(seen)), places).astype(np.int32)
-        log_odds, sparse = compute_log_odds(counts[seen], n_samples), None
-        if self.sparse is not None:
-            sparse = self.sparse.spread_labels(places, len(seen)).add_samples(X, sp.csr_array(Y[:, seen]), new, log_odds)
-        weights = NeuralXCWeights(self.autoencoder, self.latent_regressor, self.label_decoder, vectors, sparse)
-        samples = NewSamples.collect(
-            X,
-            sp.csr_array(Y[:, seen]),
-            None if known is None else sp.csr_array(known[:, seen]),
-            None if old is None else (old[0], sp.csr_array(old[1][:, seen])),
-            self.n_samples,
-            PACES,
-        )
+        log_odds = compute_log_odds(counts[seen], n_samples)
+        weights = NeuralXCWeights(self.autoencoder, self.latent_regressor, self.label_decoder, vectors)
+        Y = sp.csr_array(Y[:, seen])
+        known = None if known is None else sp.csr_array(known[:, seen])
+        old = None if old is None else (old[0], sp.csr_array(old[1][:, seen]))
+        samples = NewSamples.collect(X, Y, known, old, self.n_samples, PACES)
         weights = continue_neuralxc(samples, weights, new, log_odds[new], self, plan, progress)
+        if self.sparse is not None:
+            before = np.zeros(len(seen), np.int32)
+            before[places] = self.label_counts[self.seen]
+            of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, before)
+            part = update_sparse_part(self.sparse, places, of_part, self.seed, self.threads, progress)
+            weights = weights._replace(sparse=part)
         self.seen = seen
         self._set_weights(weights, X)
         return f"the networks were trained further; labels with their first samples: {len(new):,}"

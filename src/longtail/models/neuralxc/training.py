@@ -175,10 +175,11 @@ class NeuralXCTraining:
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=last.bias.device)
         return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X, others), Y)
 
-    def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart:
+    def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
-        part = fit_sparse_part(self.X, self.Y, self.settings.seed, progress)
-        return choose_scale(part, None if valid is None else lambda each: self.validate(*valid, each))
+        part = fit_sparse_part(self.X, self.Y, self.settings.seed, self.settings.threads, progress)
+        validate = None if valid is None else lambda each: self.validate(*valid, each)
+        return choose_scale(part, validate, is_optional=self.settings.sparse_part is None, progress=progress)
 
 
 def fit_neuralxc(
