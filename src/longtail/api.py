@@ -14,7 +14,7 @@ from longtail.comparison.results import Comparison, evaluate_runs
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
 from longtail.data.dataset import Dataset
 from longtail.data.layout import Layout, LayoutOptions
-from longtail.data.prepare import MIN_MEMORY, prepare_samples
+from longtail.data.prepare import prepare_samples
 from longtail.data.read import read
 from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
@@ -26,7 +26,7 @@ from longtail.pipeline import Pipeline
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.report.comparison_page import render_page
-from longtail.selection.machine import free_memory
+from longtail.selection.machine import choose_memory
 from longtail.selection.plan import DEFAULT_MINUTES, Budget, Plan, make_plan
 from longtail.selection.profile import profile_data
 from longtail.selection.tuning import DEFAULT_TUNING_MINUTES, TuningResult, search_settings
@@ -138,14 +138,27 @@ def prepare(
     :param layout: Further options of ``longtail.read``.
     :returns: The prepared data, which is memory-mapped; ``longtail.read(out)`` returns the same.
     """
-    pipeline = Pipeline(method if isinstance(method, MethodSpec) else MethodSpec.parse(method), seed=seed, threads=threads)
+    spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
+    display, limit = resolve_progress(progress), choose_memory() if memory is None else memory
+    return prepare_layout(data, Layout.from_options(labels, **layout), out, spec, limit, seed, threads, display)
+
+
+def prepare_layout(
+    data: Any,
+    layout: Layout,
+    out: str | Path,
+    spec: MethodSpec,
+    memory: float,
+    seed: int,
+    threads: int | None,
+    progress: Progress,
+) -> Dataset:
+    """Same as ``prepare``, with a given layout."""
+    pipeline = Pipeline(spec, seed=seed, threads=threads)  # reports wrong settings before the data is read
     pipeline.check_requirements()
-    shown = resolve_progress(progress)
-    limit = max((free_memory() or 4.0) / 4, MIN_MEMORY) if memory is None else memory
-    columns = Layout.from_options(labels, **layout)
-    found = prepare_samples(data, columns, Path(out), memory=limit, seed=seed, progress=shown)
+    found = prepare_samples(data, layout, Path(out), memory=memory, seed=seed, progress=progress)
     if found.texts is not None and pipeline.extractor is not None:
-        pipeline.fit_features(found.texts, found.Y, labels=found.labels, source=found.source, progress=shown)
+        pipeline.fit_features(found.texts, found.Y, labels=found.labels, source=found.source, progress=progress)
     return found
 
 

@@ -17,6 +17,7 @@ from longtail.cli.labels import labels as labels
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
 from longtail.cli.predict import predict as predict
+from longtail.cli.prepare import prepare as prepare
 from longtail.cli.serve import serve as serve
 from longtail.cli.train import choose as choose
 from longtail.cli.train import train as train

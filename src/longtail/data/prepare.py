@@ -79,6 +79,17 @@ def prepare_samples(
     return open_prepared(folder, hashed=False)
 
 
+def describe_plan(data: Any, layout: Layout, folder: Path, *, memory: float, seed: int) -> str:
+    """Describe what ``prepare_samples`` will do, before it starts."""
+    n_bytes, budget = sum(size for _, size, _ in list_files(data, layout)), int(memory * 1e9) - _PROCESS_BYTES
+    size = f" ({n_bytes / 1e9:,.2f} GB)" if n_bytes else ""
+    done = "continues in" if is_prepared(folder) else "writes"
+    return (
+        f"plan: reads {data}{size} once, with {memory:.2f} GB of memory; {done} {folder}: sorted runs of "
+        f"{budget // _SHARE / 1e6:,.0f} MB, then all samples in the random order of seed {seed}, then features"
+    )
+
+
 def list_files(data: Any, layout: Layout) -> list[list[Any]]:
     """Return path, size and time of each file that data is read from, by which a change is noticed; none for objects."""
     if not isinstance(data, str | Path) or not Path(data).exists():
