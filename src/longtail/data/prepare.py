@@ -63,6 +63,7 @@ def prepare_samples(
         )
     budget = int(memory * 1e9) - _PROCESS_BYTES
     plan = {"format": FORMAT, "files": list_files(data, layout), "seed": seed, "layout": layout.to_json()}
+    plan = json.loads(json.dumps(plan))  # as it is read back
     if not is_prepared(folder):
         check_new_folder(folder)
     with lock_folder(folder, seconds=0):

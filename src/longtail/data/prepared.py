@@ -60,7 +60,7 @@ def open_prepared(folder: Path, *, hashed: bool = True) -> Dataset:
     try:
         for name, digest in manifest["sha256"].items():
             path = folder / name
-            if (hash_file(path) if path.is_file() else hash_arrays(path)) != digest:
+            if (hash_file(path) if name == LABEL_LINES else hash_arrays(path)) != digest:
                 raise DataError("the file or folder is damaged: its hash is another one", where=str(path), hint=_AGAIN)
         labels = parse_label_lines((folder / LABEL_LINES).read_bytes())
         Y, inputs = open_matrix(folder / LABELS, hashed=hashed), _open_inputs(folder, manifest, hashed)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from longtail.data.label_index import LabelIndex
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout
 from longtail.data.lines import PAIR_SEPARATORS
+from longtail.data.prepared import is_prepared
 from longtail.data.read import BUILTIN, open_source, read_known_labels, read_layout
 from longtail.data.records import RecordReader, describe_source, name_fields, name_labels, resolve_layout
 from longtail.data.source import Record, Source
@@ -132,7 +134,8 @@ def open_stream(data: Any, layout: Layout, *, trained: Layout | None = None) -> 
     :param layout: What is known about its columns.
     :param trained: The columns that a tagger was trained on: used if the data has them.
     """
-    if isinstance(data, Dataset) or str(data).startswith(BUILTIN):
+    is_path = isinstance(data, str | Path)
+    if isinstance(data, Dataset) or (is_path and (str(data).startswith(BUILTIN) or is_prepared(Path(data)))):
         yield SampleStream(read_layout(data, layout), layout)
         return
     with open_source(data, layout, trained, labelled=True) as source:
