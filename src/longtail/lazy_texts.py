@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,8 @@ from longtail.kernels import Bytes, Longs
 from longtail.mapping import release_pages
 
 _TEXTS_PER_BLOCK = 1024  # that are decoded at a time
-_BYTES_PER_RELEASE = 1 << 25
+_BYTES_PER_BLOCK = 1 << 21
+_BYTES_PER_RELEASE = 1 << 24
 
 
 class LazyTexts(Sequence[str]):
@@ -47,10 +48,20 @@ class LazyTexts(Sequence[str]):
             return self._read(row, row + 1)[0]
         return [self[int(row)] for row in at]
 
+    def find_stop(self, start: int) -> int:
+        """Return the end of a block of texts that may be in memory at a time."""
+        return min(start + _TEXTS_PER_BLOCK, len(self))
+
     def __iter__(self) -> Iterator[str]:
         """Yield all texts; a block of them is in memory at a time."""
-        for start in range(0, len(self), _TEXTS_PER_BLOCK):
-            yield from self._read(start, min(start + _TEXTS_PER_BLOCK, len(self)))
+        return self.iter_from(0)
+
+    def iter_from(self, start: int) -> Iterator[str]:
+        """Yield the texts from one of them on."""
+        while start < len(self):
+            stop = self.find_stop(start)
+            yield from self._read(start, stop)
+            start = stop
 
 
 class MappedTexts(LazyTexts):
@@ -69,6 +80,11 @@ class MappedTexts(LazyTexts):
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def find_stop(self, start: int) -> int:
+        """Return the end of a block that is limited in bytes, too."""
+        fitting = int(np.searchsorted(self.offsets, self.offsets[start] + _BYTES_PER_BLOCK, side="right")) - 1
+        return min(super().find_stop(start), max(fitting, start + 1))
 
     def _read(self, start: int, stop: int) -> list[str]:
         ends = self.offsets[start : stop + 1].tolist()
@@ -96,6 +112,10 @@ class JoinedTexts(LazyTexts):
     def __len__(self) -> int:
         return len(self.first) + len(self.more)
 
+    def find_stop(self, start: int) -> int:
+        """Return the end of a block of the first texts, or of the others."""
+        return _find_stop(self.first, start) if start < len(self.first) else super().find_stop(start)
+
     def _read(self, start: int, stop: int) -> list[str]:
         n = len(self.first)
         return [*self.first[min(start, n) : min(stop, n)], *self.more[max(start - n, 0) : max(stop - n, 0)]]
@@ -114,8 +134,16 @@ class RewrittenTexts(LazyTexts):
     def __len__(self) -> int:
         return len(self.texts)
 
+    def find_stop(self, start: int) -> int:
+        """Return the end of a block of the original texts."""
+        return _find_stop(self.texts, start)
+
     def _read(self, start: int, stop: int) -> list[str]:
         return [self.rewrite(text) for text in self.texts[start:stop]]
+
+
+def _find_stop(texts: Sequence[str], start: int) -> int:
+    return texts.find_stop(start) if isinstance(texts, LazyTexts) else min(start + _TEXTS_PER_BLOCK, len(texts))
 
 
 def join_texts(first: Sequence[str], more: Sequence[str]) -> Sequence[str]:
@@ -123,7 +151,7 @@ def join_texts(first: Sequence[str], more: Sequence[str]) -> Sequence[str]:
     return JoinedTexts(first, more) if isinstance(first, LazyTexts) else [*first, *more]
 
 
-def iter_chunks(texts: Sequence[str], max_texts: int, max_chars: int) -> Iterator[list[str]]:
+def iter_chunks(texts: Iterable[str], max_texts: int, max_chars: int) -> Iterator[list[str]]:
     """Yield consecutive texts in lists of a limited number and total length; a longer text is a list by itself.
 
     >>> list(iter_chunks(["a", "bcd", "e", "f"], 2, 3))

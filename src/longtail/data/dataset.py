@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from longtail.csr import check_features, check_labels
-from longtail.data.label_index import LabelIndex
+from longtail.data.label_numbers import LabelNumbers
 from longtail.data.labels import Labels as Labels
 from longtail.data.layout import Layout
 from longtail.errors import DataError
@@ -162,7 +162,7 @@ class Dataset:
         :param source: The file or corpus that the pairs come from.
         """
         texts: list[str] = []
-        index, indices, indptr = LabelIndex(known, source), array("i"), array("q", [0])
+        index, indices, indptr = LabelNumbers(known, source), array("i"), array("q", [0])
         for text, names in pairs:
             texts.append(check_text(text, "text"))
             indices.extend(index.number(names))

@@ -16,7 +16,7 @@ from longtail.csr import make_indptr
 from longtail.data.dataset import Dataset
 from longtail.data.guess import find_columns
 from longtail.data.label_cells import SEPARATORS
-from longtail.data.label_index import LabelIndex
+from longtail.data.label_numbers import LabelNumbers
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout
 from longtail.data.lines import PAIR_SEPARATORS
@@ -27,7 +27,7 @@ from longtail.data.source import Record, Source
 from longtail.data.xc import XcReader
 from longtail.errors import DataError
 
-_ROWS, _CHARS = 4096, 1 << 23  # of a block
+_ROWS, _CHARS = 4096, 1 << 22  # of a block
 _DECIDING_ROWS = 1 << 14  # the first rows, which decide how cells are split into labels
 
 
@@ -55,9 +55,9 @@ class SampleStream:
         self.fields: tuple[str, ...] = ()  # of texts, if they have several
         self.n_features: int | None = None  # None: texts
         self.source = source.source if isinstance(source, Dataset) else source.path
-        self._labelled: LabelIndex | XcReader | Dataset
+        self._labelled: LabelNumbers | XcReader | Dataset
         if isinstance(source, Source):
-            self._labelled = self._index = LabelIndex(known, self.source)
+            self._labelled = self._index = LabelNumbers(known, self.source)
             self._blocks = self._read_records(source, trained)
         elif isinstance(source, XcReader):
             self._labelled, self.n_features, self.layout = source, source.n_features, replace(layout, format="xc")

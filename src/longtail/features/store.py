@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from longtail.errors import DataError
 from longtail.features.text import TextFeatures
-from longtail.lazy_texts import LazyTexts
+from longtail.lazy_texts import LazyTexts, iter_chunks
 from longtail.locks import lock_folder
 from longtail.mapped import ArraysWriter, MatrixWriter, open_arrays, open_matrix
 from longtail.progress import SILENT, Progress
@@ -21,7 +21,7 @@ from longtail.state import SavedPart
 
 _FITTED, _VECTORS = "fitted", "vectors"
 _WORD_DF = "word_df"  # not part of the state of features, but of the choice of features
-_TEXTS_PER_BLOCK, _BLOCKS_PER_COMMIT = 4096, 16
+_TEXTS_PER_BLOCK, _CHARS_PER_BLOCK, _BLOCKS_PER_COMMIT = 4096, 1 << 22, 16
 _WAIT_SECONDS = 7 * 24 * 3600.0  # for another process that computes the same vectors
 
 
@@ -42,9 +42,10 @@ def fit_vectors(features: Any, texts: Any, progress: Progress = SILENT) -> sp.cs
     folder = texts.folder / sha256(key.encode()).hexdigest()[:16]
     with lock_folder(folder, _WAIT_SECONDS):
         _fit(features, texts, folder / _FITTED, progress)
-        if not (folder / _VECTORS).exists():
+        is_new = not (folder / _VECTORS).exists()
+        if is_new:
             _write_vectors(features, texts, folder / _VECTORS, progress)
-    X = open_matrix(folder / _VECTORS)
+    X = open_matrix(folder / _VECTORS, hashed=not is_new)
     if X.shape != (len(texts), features.n_features):
         found = f"the vectors have the shape {X.shape}, not ({len(texts)}, {features.n_features})"
         raise DataError(found, where=str(folder), hint="Remove this folder; it is then computed again")
@@ -70,11 +71,10 @@ def _write_vectors(features: TextFeatures, texts: LazyTexts, path: Path, progres
     """Write the vectors of texts, after those that an interrupted run has written."""
     with MatrixWriter(path, features.n_features) as writer, progress.stage("vectors", len(texts)) as stage:
         stage.advance(writer.n_rows)
-        while writer.n_rows < len(texts):
-            for _ in range(_BLOCKS_PER_COMMIT):
-                part = texts[writer.n_rows : writer.n_rows + _TEXTS_PER_BLOCK]
-                if part:
-                    writer.append(features.transform(part))
-                    stage.advance(len(part))
-            writer.commit()
+        chunks = iter_chunks(texts.iter_from(writer.n_rows), _TEXTS_PER_BLOCK, _CHARS_PER_BLOCK)
+        for number, chunk in enumerate(chunks, 1):
+            writer.append(features.transform(chunk))
+            stage.advance(len(chunk))
+            if number % _BLOCKS_PER_COMMIT == 0:
+                writer.commit()
         writer.finish()

@@ -1,4 +1,4 @@
-"""LabelIndex: numbers the labels of samples one by one, in the order in which their names appear."""
+"""LabelNumbers: numbers the labels of samples one by one, in the order in which their names appear."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from longtail.errors import DataError
 from longtail.text_lines import check_text
 
 
-class LabelIndex:
+class LabelNumbers:
     """Numbers labels: known ones have their ids, new names follow in order of appearance.
 
     :param known: Labels that get the first ids. They may also be given by their URI, notation or another name.
     :param source: Where the labels come from, for messages.
 
-    >>> index = LabelIndex(Labels(("fruit",)))
+    >>> index = LabelNumbers(Labels(("fruit",)))
     >>> index.number(["red", "fruit", "red"]), index.labels.names
     ([0, 1], ('fruit', 'red'))
     """
