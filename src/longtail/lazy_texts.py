@@ -121,6 +121,27 @@ class JoinedTexts(LazyTexts):
         return [*self.first[min(start, n) : min(stop, n)], *self.more[max(start - n, 0) : max(stop - n, 0)]]
 
 
+class SelectedTexts(LazyTexts):
+    """Some of the texts, in any order, each read when it is asked for.
+
+    >>> list(SelectedTexts(["a", "b", "c"], np.array([2, 0])))
+    ['c', 'a']
+    """
+
+    def __init__(self, texts: Sequence[str], rows: Longs) -> None:
+        self.texts, self.rows = texts, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def find_stop(self, start: int) -> int:
+        """Return the end of a block of one text: any of them may be long."""
+        return start + 1
+
+    def _read(self, start: int, stop: int) -> list[str]:
+        return [self.texts[int(row)] for row in self.rows[start:stop]]
+
+
 class RewrittenTexts(LazyTexts):
     """Texts to each of which a function is applied when it is read.
 
