@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import take_rows
-from longtail.kernels import Longs
+from longtail.kernels import Ints, Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
 
@@ -39,6 +39,18 @@ def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) 
     labelled = np.flatnonzero(np.diff(Y.indptr[: Y.shape[0] - n_names + 1]))
     n = min(round(share * len(labelled)), MAX_HELD_OUT)
     return np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
+
+
+def find_sampled_labels(Y: sp.csr_array, n_names: int) -> Ints:
+    """The labels that have samples, not only names: those to rank on held-out samples.
+
+    A label whose only sample is held out is learned from its name alone. Ranked on held-out samples, such labels would
+    favour whatever reads names; new samples have none, because names of labels without samples are not learned.
+
+    >>> find_sampled_labels(sp.csr_array(np.eye(3, dtype=np.float32)), n_names=1).tolist()
+    [0, 1]
+    """
+    return np.unique(Y.indices[: Y.indptr[Y.shape[0] - n_names]]).astype(np.int32)
 
 
 def take_samples(X: Any, rows: NDArray[Any]) -> Any:

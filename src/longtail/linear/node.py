@@ -78,6 +78,7 @@ class NodeTrainer:
         seed: int,
         threads: int | None = 1,
         sample_weight: Floats | None = None,
+        start: sp.csr_array | None = None,
     ) -> NodeWeights:
         """Train one classifier per child.
 
@@ -88,25 +89,29 @@ class NodeTrainer:
         :param seed: Added to ``self.seed``, so that nodes visit samples in different orders.
         :param threads: Threads that share the blocks of children.
         :param sample_weight: [n_rows] Weight of each sample. None: 1.
+        :param start: [n_children, n_features] Weights v to start from: the regulariser is then ½‖w − v‖². None: 0.
         """
         trained = [c for c, samples in enumerate(positives) if not self.skip_certain or len(samples) < len(rows)]
         if len(trained) < len(positives):
             subset = [positives[c] for c in trained]
-            options = (weight[trained], seed, threads, sample_weight)
+            options = (weight[trained], seed, threads, sample_weight, None if start is None else start[trained])
             some = self.train(X, rows, subset, *options) if trained else NodeWeights.empty()
             return some.add_certain_children(trained, len(positives))
         indptr, indices, data, columns = compact_rows(X, rows)
         indptr, indices, data = append_constant(indptr, indices, data, len(columns))
         of_samples = np.ones(len(rows), np.float32) if sample_weight is None else sample_weight
+        of_columns = None if start is None else start[:, columns]
 
-        def solve(start: int) -> tuple[sp.csr_array, Floats]:
-            block = positives[start : start + LABELS_PER_BLOCK]
+        def solve(first: int) -> tuple[sp.csr_array, Floats]:
+            block = positives[first : first + LABELS_PER_BLOCK]
             signs = np.full((len(rows), len(block)), -1, np.int8)
             for child, samples in enumerate(block):
                 signs[np.searchsorted(rows, samples), child] = 1
             W, alpha = np.zeros((len(columns) + 1, len(block)), np.float32), np.zeros(signs.shape, np.float32)
+            if of_columns is not None:
+                W[:-1] = of_columns[first : first + LABELS_PER_BLOCK].toarray().T
             options = (self.C, self.eps, self.max_passes, self.seed + seed)
-            some = weight[start : start + LABELS_PER_BLOCK]
+            some = weight[first : first + LABELS_PER_BLOCK]
             SOLVERS[self.loss](indptr, indices, data, signs, some, of_samples, W, alpha, *options)
             return prune_weights(W[:-1], self.prune), W[-1].copy()  # sparse at once: all weights of a wide node may not fit
 

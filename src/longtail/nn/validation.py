@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from longtail.kernels import Ints
+from longtail.linear.sparse_part import Doubles
 from longtail.topk import TopK, find_hits
 
 SAMPLES_PER_BLOCK = 512  # whose scores of all labels are in memory at a time
@@ -26,11 +27,14 @@ class MeanPrecision(float):
     """
 
     at_1: float  # P@1
+    of_samples: Doubles  # [n] the mean of each sample
     is_collapsed: bool  # almost all samples get the same first label, and most of them do not have it
 
     def __new__(cls, right: NDArray[np.bool_], first: Ints) -> Self:
         """Compute the mean."""
-        score = super().__new__(cls, 100 * np.mean([right[:, :k].sum(1).mean() / k for k in (1, 3, 5)]))
+        of_samples = 100 * np.mean([right[:, :k].sum(1) / k for k in (1, 3, 5)], axis=0)
+        score = super().__new__(cls, of_samples.mean())
+        score.of_samples = of_samples
         score.at_1 = 100 * float(right[:, 0].mean())
         same = np.unique(first, return_counts=True)[1].max() / len(first)
         score.is_collapsed = bool(len(first) >= _MIN_COLLAPSE_SAMPLES and same >= _COLLAPSE_SHARE and score.at_1 < 50)

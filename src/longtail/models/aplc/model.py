@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import divide_by_values
-from longtail.data.holdout import split_holdout
+from longtail.data.holdout import find_sampled_labels, split_holdout
 from longtail.errors import LongtailError
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.token_rows import drop_each_word
@@ -131,11 +131,12 @@ class Aplc(AplcSettings, CentroidTrial, Model):
         if valid is None:
             self.sparse = choose_scale(part, None)
             return
+        allowed = np.isin(np.arange(Y.shape[1]), find_sampled_labels(Y, self.n_names))
         T, Y = valid
-        H = self._embed(T)
+        H, k = self._embed(T), min(5, int(np.count_nonzero(allowed)))
 
-        def validate(each: SparsePart | None) -> float:
-            return mean_precision(lambda some: self._rank(H[some], each, T[some], 5), Y)
+        def validate(each: SparsePart | None) -> Doubles:
+            return mean_precision(lambda some: self._rank(H[some], each, T[some], k, allowed), Y).of_samples
 
         self.sparse = choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 

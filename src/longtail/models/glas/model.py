@@ -92,7 +92,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
         words = self._load_word_vectors(X.shape[1])
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
-        weights, self.history = fit_glas(X, Y, self, plan, valid, progress, words)
+        weights, self.history = fit_glas(X, Y, self, plan, valid, progress, words, self.n_names)
         self._set_weights(weights, self.label_counts, X)
 
     def _set_weights(self, weights: GlasWeights, label_counts: Ints, X: sp.csr_array) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from longtail.data.holdout import find_sampled_labels
 from longtail.kernels import Floats, Ints, Longs
 from longtail.linear.sparse_part import SparsePart
 from longtail.linear.sparse_training import choose_scale, fit_sparse_part
@@ -28,7 +29,7 @@ from longtail.nn.loop import plan_loop, train
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import drop_entries
-from longtail.nn.validation import mean_precision, rank_by_inner_product
+from longtail.nn.validation import MeanPrecision, mean_precision, rank_by_inner_product
 from longtail.progress import Progress
 
 _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagrad, "adam": LazyAdam}
@@ -70,6 +71,7 @@ class GlasTraining:
         self.U = compute_cooccurrence(Y, settings.cooccurrence or "arithmetic") if settings.uses_cooccurrence else None
         self.labelled = np.flatnonzero(np.diff(Y.indptr))  # samples that have a label to draw
         self.seen: Ints = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+        self.ranked = self.seen  # labels to rank on held-out samples
         log_q = np.log(np.maximum(_compute_draw_probabilities(Y), _MIN_PROBABILITY))  # [n_labels]
         strength = 0.5 if settings.logq_correction is None else settings.logq_correction
         self.correction = torch.tensor(strength * log_q, dtype=torch.float32, device=self.net.features.weight.device)
@@ -180,16 +182,16 @@ class GlasTraining:
         return JointOptimizer(*parts, torch.optim.AdamW(dense, lr=label_rate, weight_decay=0.0))
 
     @torch.no_grad()
-    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> float:
+    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> MeanPrecision:
         """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the scores."""
         net, device = self.net, self.net.bias.device
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=device)
-        return mean_precision(rank_by_inner_product(net.embed, net.label_vectors(), net.bias, self.seen, X, others), Y)
+        return mean_precision(rank_by_inner_product(net.embed, net.label_vectors(), net.bias, self.ranked, X, others), Y)
 
     def add_sparse_part(self, weights: GlasWeights, valid: Valid | None, progress: Progress) -> GlasWeights:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         part = fit_sparse_part(self.X, self.Y, self.settings.seed, self.settings.threads, progress)
-        validate = None if valid is None else lambda each: self.validate(*valid, each)
+        validate = None if valid is None else lambda each: self.validate(*valid, each).of_samples
         is_optional = self.settings.sparse_part is None
         return weights._replace(sparse=choose_scale(part, validate, is_optional=is_optional, progress=progress))
 
@@ -210,9 +212,14 @@ def fit_glas(
     valid: Valid | None,
     progress: Progress,
     words: Floats | None = None,
+    n_names: int = 0,
 ) -> tuple[GlasWeights, list[dict[str, float]]]:
-    """Train the network; return its weights and one row of history per epoch."""
+    """Train the network; return its weights and one row of history per epoch.
+
+    :param n_names: The last rows that are names of labels.
+    """
     training = GlasTraining(X, Y, settings, plan, words)
+    training.ranked = find_sampled_labels(Y, n_names)
     data = (array for part in (X, Y, *(valid or ())) for array in (part.indptr, part.indices, part.data))
     loop = replace(plan_loop(settings, plan, training.n_steps, data), average=plan.average)
     metric = (lambda: training.validate(*valid)) if valid is not None else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.data.holdout import split_holdout
+from longtail.data.holdout import find_sampled_labels, split_holdout
 from longtail.errors import MissingExtra
 from longtail.features.token_rows import TokenRows
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
@@ -22,7 +22,7 @@ from longtail.labelspace.embedding import pifa
 from longtail.labelspace.grow import build_balanced_tree, compress_tree, level_leaves
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.centroid_trial import CentroidTrial
-from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_part import Doubles, SparsePart
 from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
 from longtail.linear.update import UpdateSamples
 from longtail.model import Model, PartWeights, Valid
@@ -147,11 +147,13 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         if data.valid is None or data.valid_tfidf is None:
             return choose_scale(part, None)
         texts, Y, tfidf = *data.valid, data.valid_tfidf
+        allowed = np.isin(np.arange(Y.shape[1]), find_sampled_labels(data.Y, self.n_names))
 
-        def validate(part: SparsePart | None) -> float:
+        def validate(part: SparsePart | None) -> Doubles:
             self.sparse = part
-            k = min(5, self.n_seen)
-            return mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k), Y)
+            k = min(5, int(np.count_nonzero(allowed)))
+            best = mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k, allowed=allowed), Y)
+            return best.of_samples
 
         return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 

@@ -98,7 +98,7 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
             valid = (valid[0], sp.csr_array(valid[1][:, self.seen]))
         elif self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
-        weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress)
+        weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress, self.n_names)
         self._set_weights(weights, X)
         if plan.output_activation == "none":
             self.autoencoder = self.autoencoder.refit_decoder(X)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from longtail.data.holdout import find_sampled_labels
 from longtail.kernels import Ints, Longs
 from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.sparse_part import SparsePart
@@ -23,7 +24,7 @@ from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import drop_entries
-from longtail.nn.validation import mean_precision, rank_by_inner_product
+from longtail.nn.validation import MeanPrecision, mean_precision, rank_by_inner_product
 from longtail.progress import Progress
 
 History = list[dict[str, float]]  # one row per epoch
@@ -68,6 +69,7 @@ class NeuralXCTraining:
         self.per_label: float = 1 / n_labels if is_mean else 1.0
         label_counts = np.bincount(Y.indices, minlength=n_labels)
         self.seen: Ints = np.flatnonzero(label_counts).astype(np.int32)  # labels that have samples
+        self.ranked = self.seen  # labels to rank on held-out samples
         if settings.prior_bias:
             self.net.label_decoder.bias.data.copy_(torch.tensor(compute_log_odds(label_counts, Y.shape[0])))
         if plan.label_init == "centroids":
@@ -169,16 +171,16 @@ class NeuralXCTraining:
         return JointOptimizer(*optimizers, torch.optim.AdamW(groups, weight_decay=decay, fused=True))
 
     @torch.no_grad()
-    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> float:
+    def validate(self, X: sp.csr_array, Y: sp.csr_array, sparse: SparsePart | None = None) -> MeanPrecision:
         """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the logits."""
         last = self.net.label_decoder
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=last.bias.device)
-        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.seen, X, others), Y)
+        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.ranked, X, others), Y)
 
     def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         part = fit_sparse_part(self.X, self.Y, self.settings.seed, self.settings.threads, progress)
-        validate = None if valid is None else lambda each: self.validate(*valid, each)
+        validate = None if valid is None else lambda each: self.validate(*valid, each).of_samples
         return choose_scale(part, validate, is_optional=self.settings.sparse_part is None, progress=progress)
 
 
@@ -189,9 +191,14 @@ def fit_neuralxc(
     plan: NeuralXCPlan,
     valid: Valid | None,
     progress: Progress,
+    n_names: int = 0,
 ) -> tuple[NeuralXCWeights, History]:
-    """Train the networks; return their weights and the history of the last stage."""
+    """Train the networks; return their weights and the history of the last stage.
+
+    :param n_names: The last rows that are names of labels.
+    """
     training = NeuralXCTraining(X, Y, settings, plan)
+    training.ranked = find_sampled_labels(Y, n_names)
     with torch_threads(settings.threads):
         history = _train_stages(training, valid, progress)
         weights = training.net.export(plan.output_activation, training.outputs)
