@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longtail.csr import make_csr
 from longtail.errors import DataError
 from longtail.mapped import (
     ArraysWriter,
     MatrixWriter,
     get_unfinished,
     hash_arrays,
-    make_matrix,
     open_arrays,
     open_matrix,
     write_matrix,
@@ -97,7 +97,7 @@ def test_mapped_arrays_can_be_changed_but_the_file_stays(tmp_path: Path) -> None
 
 def test_large_matrices_keep_short_column_ids() -> None:
     matrix = random_matrix(6, 5)
-    large = make_matrix(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, 5)
+    large = make_csr(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, 5)
     large.indptr = matrix.indptr.astype(np.int64)  # as beyond 2**31 non-zeros
     assert np.array_equal(large[2:5].toarray(), matrix[2:5].toarray())
     assert np.array_equal((matrix.T @ large).toarray(), (matrix.T @ matrix).toarray())

@@ -147,7 +147,7 @@ def test_checks_do_not_modify_their_input() -> None:
 def test_compact_rows_selects_rows_and_their_columns() -> None:
     X = sp.random_array((6, 9), density=0.3, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
     rows = np.array([4, 1], np.int32)
-    indptr, indices, data, columns = compact_rows(X.indptr, X.indices, X.data, 9, rows)
+    indptr, indices, data, columns = compact_rows(X, rows)
     assert columns.tolist() == np.unique(X[rows].indices).tolist()
     compact = sp.csr_array((data, indices, indptr), shape=(2, len(columns)))
     assert np.array_equal(compact.toarray(), X[rows].toarray()[:, columns])
@@ -201,6 +201,6 @@ def test_tables_escape_shorten_and_format() -> None:
 
 
 def test_processes_never_share_the_cache_files_that_they_write() -> None:
-    code = "from longtail.csr import compact_rows as f; print(f._cache._cache_file._data_name(1))"
+    code = "from longtail.csr import sum_weighted_rows as f; print(f._cache._cache_file._data_name(1))"
     names = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
     assert len(names) == 2 and all(".1-" in name for name in names)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from longtail.api import choose as choose
     from longtail.api import compare as compare
+    from longtail.api import prepare as prepare
     from longtail.api import tune as tune
     from longtail.blending import blend as blend
     from longtail.data.check import check as check
@@ -58,6 +59,7 @@ _MODULES = {
     "compare": "longtail.api",
     "edit_labels": "longtail.tagger.label_editor",
     "load": "longtail.tagger.tagger",
+    "prepare": "longtail.api",
     "pretrain": "longtail.nn.pretraining",
     "read": "longtail.data.read",
     "read_vocabulary": "longtail.data.vocabulary",

@@ -13,7 +13,8 @@ from longtail.comparison.candidates import Candidate, parse_candidates
 from longtail.comparison.results import Comparison, evaluate_runs
 from longtail.comparison.runs import MIN_DEPTH, ComparisonTask, run_all
 from longtail.data.dataset import Dataset
-from longtail.data.layout import LayoutOptions
+from longtail.data.layout import Layout, LayoutOptions
+from longtail.data.prepare import prepare_samples
 from longtail.data.read import read
 from longtail.data.sources import check_sources
 from longtail.data.write import write_parts
@@ -21,9 +22,11 @@ from longtail.errors import SettingError
 from longtail.files import STDIN, create_temporary_folder, find_unwritable, is_endless, open_atomic
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.ranking import DEFAULT_KS
+from longtail.pipeline import Pipeline
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.report.comparison_page import render_page
+from longtail.selection.machine import choose_memory
 from longtail.selection.plan import DEFAULT_MINUTES, Budget, Plan, make_plan
 from longtail.selection.profile import profile_data
 from longtail.selection.tuning import DEFAULT_TUNING_MINUTES, TuningResult, search_settings
@@ -105,6 +108,58 @@ def run_comparison(
         with open_atomic(folder / name) as stream:
             stream.write(content.encode())
     return result
+
+
+def prepare(
+    data: Any,
+    out: str | Path,
+    *,
+    method: str | MethodSpec = DEFAULT_METHOD,
+    memory: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    labels: Any = None,
+    progress: Progress | bool | None = None,
+    **layout: Unpack[LayoutOptions],
+) -> Dataset:
+    """Prepare data that is larger than memory: write it to a folder from which taggers are fitted without texts in memory.
+
+    Samples are written in random order, and with them the features that a method computes for them. The same call
+    continues what an interrupted one has begun. ``Tagger(method).fit(out)`` then needs no further pass over the texts.
+
+    :param data: The training data, in any form that ``longtail.read`` takes. Files are read block by block.
+    :param out: The folder. It must not exist, or be what an interrupted call has left.
+    :param method: The method or spec whose features are computed. Other methods compute theirs when they are fitted.
+    :param memory: GB of memory that this may use, and the features of the texts later on. None: a quarter of what is free.
+    :param seed: Seed of the order, and of what the method decides about features.
+    :param threads: Threads. None: all cores.
+    :param labels: The column with the labels. None: guessed.
+    :param progress: Whether to show progress bars. None: in terminals and notebooks.
+    :param layout: Further options of ``longtail.read``.
+    :returns: The prepared data, which is memory-mapped; ``longtail.read(out)`` returns the same.
+    """
+    spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
+    display, limit = resolve_progress(progress), choose_memory() if memory is None else memory
+    return prepare_layout(data, Layout.from_options(labels, **layout), out, spec, limit, seed, threads, display)
+
+
+def prepare_layout(
+    data: Any,
+    layout: Layout,
+    out: str | Path,
+    spec: MethodSpec,
+    memory: float,
+    seed: int,
+    threads: int | None,
+    progress: Progress,
+) -> Dataset:
+    """Same as ``prepare``, with a given layout."""
+    pipeline = Pipeline(spec, seed=seed, threads=threads)  # reports wrong settings before the data is read
+    pipeline.check_requirements()
+    found = prepare_samples(data, layout, Path(out), memory=memory, seed=seed, progress=progress)
+    if found.texts is not None and pipeline.extractor is not None:
+        pipeline.fit_features(found.texts, found.Y, labels=found.labels, source=found.source, progress=progress)
+    return found
 
 
 def choose(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from longtail.errors import DataError
 from longtail.kernels import Floats, Ints, Longs, fast_kernel, kernel
+from longtail.mapping import allocate, is_mapped
 
 MAX_INT32 = 2**31 - 1
 FLOAT32_ZERO = np.float32(0)
@@ -137,13 +138,68 @@ def _is_canonical(indptr: Ints, indices: Ints, data: Floats, n_columns: int) -> 
     return True
 
 
-@kernel
-def compact_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+def compact_rows(X: sp.csr_array, rows: Ints) -> tuple[Ints, Ints, Floats, Ints]:
     """Select rows of a CSR matrix, with only the columns that occur in them, renumbered in ascending order.
 
     Returns indptr, indices, data, and the old id of each new column. Computations on few rows then stay in the cache, and
     cost nothing for columns that do not occur.
     """
+    n_values, new, old = _number_columns(X.indptr, X.indices, X.shape[1], rows)
+    indptr = _make_pointers(len(rows), n_values)
+    indices, data = allocate(n_values, np.int32, X.indices), allocate(n_values, np.float32, X.data)
+    _copy_compact(X.indptr, X.indices, X.data, rows, new, indptr, indices, data)
+    return indptr, indices, data, old
+
+
+def append_constant(indptr: Ints, indices: Ints, data: Floats, column: int) -> tuple[Ints, Ints, Floats]:
+    """Append a feature that is 1 in every row of a CSR matrix; its weight is the bias."""
+    n_values = int(indptr[-1]) + len(indptr) - 1
+    to_indptr = _make_pointers(len(indptr) - 1, n_values)
+    to_indices, to_data = allocate(n_values, np.int32, indices), allocate(n_values, np.float32, data)
+    _copy_with_constant(indptr, indices, data, column, to_indptr, to_indices, to_data)
+    return to_indptr, to_indices, to_data
+
+
+def take_rows(X: sp.csr_array, rows: NDArray[Any]) -> sp.csr_array:
+    """Return some rows of a matrix of float32. If it is memory-mapped, so is the result, unless it is small.
+
+    >>> take_rows(sp.csr_array(np.eye(3, dtype=np.float32)), np.array([2, 0])).toarray().tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    rows = np.asarray(rows)
+    if not is_mapped(X.data):
+        return X[rows]
+    indptr = make_indptr(np.diff(X.indptr)[rows])
+    indices, data = allocate(int(indptr[-1]), np.int32, X.indices), allocate(int(indptr[-1]), np.float32, X.data)
+    for values, out in ((X.indices, indices), (X.data, data)):
+        copy_runs(values, X.indptr, rows, out)
+    return make_csr(indptr, indices, data, X.shape[1])
+
+
+def make_csr(indptr: Ints | Longs, indices: Ints, data: NDArray[Any], n_columns: int) -> sp.csr_array:
+    """Make a CSR matrix of arrays as they are. scipy's constructor would copy column ids of another type than the pointers.
+
+    Up to 2³¹ − 1 non-zeros, pointers become int32. Beyond, only they are int64.
+    """
+    matrix = sp.csr_array((len(indptr) - 1, n_columns), dtype=data.dtype)
+    matrix.indptr = indptr.astype(_choose_pointer(int(indptr[-1])), copy=False)
+    matrix.indices, matrix.data = indices, data
+    return matrix
+
+
+def _make_pointers(n_rows: int, n_values: int) -> Ints:
+    """Zeros; int64 for very many values, as in ``make_indptr``."""
+    pointers: Any = np.zeros(n_rows + 1, _choose_pointer(n_values))
+    return pointers  # type: ignore[no-any-return]
+
+
+def _choose_pointer(n_values: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if n_values <= MAX_INT32 else np.int64
+
+
+@kernel
+def _number_columns(indptr: Ints, indices: Ints, n_columns: int, rows: Ints) -> tuple[int, Ints, Ints]:
+    """Return the number of values of some rows, the new id of each column, and the old id of each that occurs."""
     seen = np.zeros(n_columns, np.uint8)
     n_values = 0
     for row in rows:
@@ -159,15 +215,33 @@ def compact_rows(indptr: Ints, indices: Ints, data: Floats, n_columns: int, rows
     for j in range(n_columns):
         if seen[j]:
             old[new[j]] = j
-    to_indptr = np.zeros(len(rows) + 1, np.int32)
-    to_indices, to_data = np.empty(n_values, np.int32), np.empty(n_values, np.float32)
+    return n_values, new, old
+
+
+@kernel
+def _copy_compact(
+    indptr: Ints, indices: Ints, data: Floats, rows: Ints, new: Ints, to_indptr: Ints, to_indices: Ints, to_data: Floats
+) -> None:
     q = 0
     for i in range(len(rows)):
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
             to_indices[q], to_data[q] = new[indices[p]], data[p]
             q += 1
         to_indptr[i + 1] = q
-    return to_indptr, to_indices, to_data, old
+
+
+@kernel
+def _copy_with_constant(
+    indptr: Ints, indices: Ints, data: Floats, column: int, to_indptr: Ints, to_indices: Ints, to_data: Floats
+) -> None:
+    q = 0
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            to_indices[q], to_data[q] = indices[p], data[p]
+            q += 1
+        to_indices[q], to_data[q] = column, 1.0
+        q += 1
+        to_indptr[i + 1] = q
 
 
 @fast_kernel
@@ -185,3 +259,13 @@ def sum_weighted_rows(indices: Ints, data: Floats, start: int, end: int, W: Floa
         x, w = data[p], W[indices[p]]
         for b in range(len(out)):
             out[b] += x * w[b]
+
+
+@kernel
+def copy_runs(values: NDArray[Any], indptr: Longs, rows: Longs, out: NDArray[Any]) -> None:
+    """Copy the values of some rows, one after the other; those of row i are ``values[indptr[i] : indptr[i + 1]]``."""
+    q = 0
+    for row in rows:
+        for p in range(indptr[row], indptr[row + 1]):
+            out[q] = values[p]
+            q += 1

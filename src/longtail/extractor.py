@@ -16,9 +16,11 @@ from longtail.features.autoencoder import Autoencoder, compute_slopes_through_co
 from longtail.features.mlp import Doubles
 from longtail.features.normaliser import Normaliser, VectorSettings
 from longtail.features.pretrained import check_encoder
+from longtail.features.store import fit_vectors
 from longtail.features.text import AUTO, TextFeatures, fill_plain_words
 from longtail.kernels import Floats, Ints, Longs
 from longtail.labelspace.names import NAMES, NameSamples, NameSettings
+from longtail.lazy_texts import join_texts
 from longtail.linear.feature_trial import choose_features
 from longtail.model import Model, PartWeights
 from longtail.named_texts import get_sentences, restore_names
@@ -120,17 +122,17 @@ class FeatureExtractor(FeatureSettings):
         chosen = {**plain, NAMES: bool(self.train_on_names)}
         if any(settings[name] is None for name in chosen):
             self.features = words = self._make(TextFeatures)
-            vectors = words.fit_transform(inputs, progress)
+            vectors = fit_vectors(words, inputs, progress)
             if Y is not None and model is not None and model.tries_features(Y.shape[1]):
                 chosen, why = choose_features(
                     inputs, vectors, Y, words, names, self.train_on_names, model.fit_quick, self.seed
                 )
                 self.decisions = (why,) if why else ()
         if chosen.pop(NAMES) and names is not None:
-            self.named, inputs, vectors = names.labels, [*inputs, *names.texts], None
+            self.named, inputs, vectors = names.labels, join_texts(inputs, names.texts), None
         if vectors is None or self.dense or chosen != plain:
             self.features = self._make(Hybrid if self.dense else TextFeatures, **chosen)
-            vectors = self.features.fit_transform(inputs, progress)
+            vectors = fit_vectors(self.features, inputs, progress)
         return self._fit_code(vectors)
 
     def _fit_code(self, vectors: sp.csr_array) -> sp.csr_array:

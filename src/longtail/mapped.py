@@ -7,10 +7,8 @@ committed then survives a kill, and the next writer continues after it. So a fol
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Self, cast
@@ -20,10 +18,11 @@ import scipy.sparse as sp
 from numpy.lib.format import read_array_header_1_0, read_magic, write_array_header_1_0
 from numpy.typing import NDArray
 
-from longtail.csr import MAX_INT32
+from longtail.csr import make_csr
 from longtail.errors import DataError
 from longtail.files import hash_file, name_full_disk, open_atomic, sync_folder
-from longtail.kernels import Ints, Longs
+from longtail.kernels import Longs
+from longtail.mapping import map_file
 
 MANIFEST = "arrays.json"
 _PROGRESS = "progress.json"
@@ -31,9 +30,6 @@ _FORMAT = 1
 _HEADER_BYTES = 128  # of a .npy file with an array of numbers, however many
 _HINT = "Remove the folder, and write it again"
 _VALUES_PER_BLOCK = 1 << 22
-# A private mapping may be larger than memory and swap only without a reservation. The module names the flag from Python 3.13
-# on; the number is that of Linux on x86 and ARM.
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
 class ArraysWriter:
@@ -267,18 +263,7 @@ def open_matrix(path: Path, *, hashed: bool = False) -> sp.csr_array:
     is_matrix = [array.dtype.str for array in (indptr, indices, data)] == ["<i8", "<i4", "<f4"] and len(indptr) > 0
     if not is_matrix or not len(indices) == len(data) == indptr[-1] or not _grows(indptr):
         raise DataError("the arrays of the matrix do not fit each other", where=str(path), hint=_HINT)
-    return make_matrix(indptr, indices, data, n_columns)
-
-
-def make_matrix(indptr: Longs, indices: Ints, data: NDArray[Any], n_columns: int) -> sp.csr_array:
-    """Make a CSR matrix of mapped arrays. scipy's constructor would copy column ids of another type than the pointers.
-
-    Up to 2³¹ − 1 non-zeros, both are int32, as in memory. Beyond, column ids stay int32.
-    """
-    matrix = sp.csr_array((len(indptr) - 1, n_columns), dtype=data.dtype)
-    matrix.indptr = indptr if indptr[-1] > MAX_INT32 else indptr.astype(np.int32)
-    matrix.indices, matrix.data = indices, data
-    return matrix
+    return make_csr(indptr, indices, data, n_columns)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -302,7 +287,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _map_array(path: Path, entry: Mapping[str, Any], hashed: bool) -> NDArray[Any]:
-    """Map a file copy-on-write: kernels get the same kind of array as from memory, and are not compiled twice."""
+    """Map a file that is as the manifest says."""
     dtype = np.dtype(str(entry["dtype"]))
     if path.parent.resolve() != path.resolve().parent:
         raise DataError("this link leads out of its folder", where=str(path), hint="Copy the file itself")
@@ -314,14 +299,7 @@ def _map_array(path: Path, entry: Mapping[str, Any], hashed: bool) -> NDArray[An
             raise DataError("the file is damaged: it has another size or type", where=str(path), hint=_HINT)
         if hashed and hash_file(path) != entry["sha256"]:
             raise DataError("the file is damaged: its SHA-256 is not that in the manifest", where=str(path), hint=_HINT)
-        if not shape[0]:
-            return np.empty(0, dtype)
-        if sys.platform == "win32":
-            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-        else:
-            flags, access = mmap.MAP_PRIVATE | _NO_RESERVE, mmap.PROT_READ | mmap.PROT_WRITE
-            content = mmap.mmap(stream.fileno(), size, flags=flags, prot=access)
-    return np.frombuffer(content, dtype, offset=_HEADER_BYTES)
+        return map_file(stream, dtype, _HEADER_BYTES, path.parent.parent)
 
 
 def _read_header(stream: IO[bytes], path: Path) -> tuple[Any, ...]:

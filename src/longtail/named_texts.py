@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from longtail.errors import BundleError
 from longtail.kernels import Ints
 from longtail.labelspace.names import NAMES, NameSamples
+from longtail.lazy_texts import join_texts
 from longtail.linear.feature_trial import choose_names
 from longtail.model import Model
 from longtail.state import State, check_array, get_entry
@@ -35,7 +36,7 @@ class NamedTexts:
         if not wanted:
             return texts
         self.named = names.labels
-        return [*texts, *names.texts]
+        return join_texts(texts, names.texts)
 
     def about(self) -> dict[str, Any]:
         """Describe in plain types what was chosen, for a bundle."""

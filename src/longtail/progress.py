@@ -115,15 +115,18 @@ class _Bar(Stage):
         if now - self.last_drawn >= self.interval:
             self.last_drawn = now
             elapsed = now - self.start
+            if not self.total:
+                self._draw(f"{self.done:,}  {format_duration(elapsed)} elapsed")
+                return
             left = elapsed / self.done * (self.total - self.done) if self.done else 0.0
             times = f"{format_duration(elapsed)} elapsed, {format_duration(left)} left"
-            self._draw(f"{100 * self.done // max(self.total, 1):3d} %  {times}")
+            self._draw(f"{100 * self.done // self.total:3d} %  {times}")
 
     def close(self, outcome: str) -> None:
         self._draw(f"{outcome} in {format_duration(time.monotonic() - self.start)}", last=True)
 
     def format_line(self, text: str) -> str:
-        n_full = min(_BAR_WIDTH * self.done // max(self.total, 1), _BAR_WIDTH)
+        n_full = min(_BAR_WIDTH * self.done // self.total, _BAR_WIDTH) if self.total else 0
         return f"{self.name:<{_NAME_WIDTH}} {'━' * n_full}{'─' * (_BAR_WIDTH - n_full)} {text}"
 
     def _draw(self, text: str, last: bool = False) -> None:

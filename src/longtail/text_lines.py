@@ -1,8 +1,9 @@
-"""Read text line by line: bytes that are not UTF-8 and lines that are too long are errors; blank lines are counted."""
+"""Check texts, and read them line by line: what is not UTF-8 or too long is an error; blank lines are counted."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import IO
 from longtail.errors import DataError, SettingError
 
 MAX_TEXT = "LONGTAIL_MAX_TEXT"  # environment variable: MB of a line or a text
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # one half of a character outside the basic plane; not valid in UTF-8
 SHORT = 1 << 20  # bytes that are always allowed: shorter texts need not be checked
 _DEFAULT_MAX_TEXT = 64  # MB; the longest novels have less than 20
 
@@ -86,3 +88,17 @@ def read_nonblank_lines(stream: IO[bytes], path: str | Path, blank: BlankLines) 
             yield number, line
         else:
             blank.add(number)
+
+
+def check_text(text: object, what: str) -> str:
+    """Raise a ``DataError`` if a text is not a string that can be written as UTF-8, else return it.
+
+    :param text: The text.
+    :param what: What it is, for the error message: ``text`` or ``label``.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"a {what} is of type {type(text).__name__}, not a string", hint="Give strings")
+    if not text.isascii() and (lone := LONE_SURROGATE.search(text)):
+        hint = "It is half of a character; write the whole character in UTF-8"
+        raise DataError(f"a {what} contains the lone surrogate U+{ord(lone[0]):04X}", hint=hint)
+    return text

@@ -17,7 +17,7 @@ from longtail.decisions.guarantees import (
     measure_curve,
 )
 from longtail.errors import SettingError
-from longtail.metrics.sets import describe_sets, score_sets
+from longtail.metrics.sets import SetCounts, score_sets
 from longtail.topk import NO_LABEL, TopK, keep_above
 
 N_REPEATS = 150
@@ -49,7 +49,7 @@ def test_the_curve_has_the_metrics_of_every_threshold(seed: int) -> None:
     curve = measure_curve(topk, Y)
     for at in (0, 1, *random.integers(2, len(curve.thresholds), 5)):
         sets = keep_above(topk, float(curve.thresholds[at]))
-        values = {**score_sets(sets, Y).values(), **describe_sets(sets, Y)}
+        values = {**score_sets(sets, Y).values(), **SetCounts().add(sets, Y).values()}
         assert 100 * (1 - curve.wrong[at] / max(curve.n_filled[at], 1)) == pytest.approx(
             values["precision"] if curve.n_filled[at] else 100, abs=1e-6
         )
@@ -144,7 +144,7 @@ def test_a_count_is_met_on_average() -> None:
     curve = measure_curve(topk, Y)
     for count in (0.5, 2.0, 3.5):
         sets = keep_above(topk, find_count_threshold(curve, count))
-        assert describe_sets(sets, Y)["labels per sample"] == pytest.approx(count, abs=0.05)
+        assert SetCounts().add(sets, Y).values()["labels per sample"] == pytest.approx(count, abs=0.05)
     with pytest.raises(SettingError, match="chosen from 8 labels per text"):
         find_count_threshold(curve, 9)
 

@@ -12,7 +12,7 @@ from longtail.decisions.label_thresholds import assign_bands, fit_label_threshol
 from longtail.decisions.sets import DEFAULT_TARGET, SetRules, choose_sets, fit_rules
 from longtail.decisions.targets import Target, list_targets
 from longtail.errors import SettingError
-from longtail.metrics.sets import describe_sets, score_sets
+from longtail.metrics.sets import SetCounts, score_sets
 from longtail.topk import NO_LABEL, TopK
 
 N_LABELS, K = 60, 12
@@ -40,7 +40,7 @@ def rules() -> SetRules:
 def score(target: str, rules: SetRules) -> dict[str, float]:
     topk, Y = draw(1)
     sets = choose_sets(topk, Target.parse(target), rules, COUNTS)
-    return {**score_sets(sets, Y).values(), **describe_sets(sets, Y)}
+    return {**score_sets(sets, Y).values(), **SetCounts().add(sets, Y).values()}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_label_that_cannot_be_predicted_does_not_go_to_everybody() -> None:
     topk = TopK(np.zeros((n, 1)), np.full((n, 1), 0.02))
     Y = sp.csr_array((random.random((n, 1)) < 0.02).astype(np.float32))
     rules = fit_rules(topk, Y, np.array([40]))
-    assert describe_sets(choose_sets(topk, Target("macro-f1"), rules, np.array([40])), Y)["empty sets"] == 100
+    assert SetCounts().add(choose_sets(topk, Target("macro-f1"), rules, np.array([40])), Y).values()["empty sets"] == 100
 
 
 def test_rare_labels_share_the_threshold_of_their_band_and_frequent_ones_have_theirs() -> None:

@@ -99,8 +99,9 @@ def test_weights_equal_values_computed_by_hand() -> None:
 def test_chunks_do_not_change_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"word{i % 7} word{i % 11} common" for i in range(100)]
     whole = Tfidf(threads=2).fit_transform(texts)
-    monkeypatch.setattr("longtail.features.tfidf._TEXTS_PER_CHUNK", 9)
-    monkeypatch.setattr("longtail.features.tfidf._MIN_TABLE_SLOTS", 2)
+    for module in ("tfidf", "term_counts"):
+        monkeypatch.setattr(f"longtail.features.{module}.TEXTS_PER_CHUNK", 9)
+    monkeypatch.setattr("longtail.features.term_counts._FIRST_SLOTS", 2)
     parts = Tfidf(threads=2).fit_transform(texts)
     assert np.array_equal(whole.toarray(), parts.toarray())
 

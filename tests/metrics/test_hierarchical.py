@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from longtail import Dataset, Labels, Tagger
 from longtail.data.hierarchy import Hierarchy
 from longtail.metrics.evaluate import evaluate
-from longtail.metrics.hierarchy import score_hierarchy
+from longtail.metrics.hierarchy import HierarchyCounts
 from longtail.report.evaluation import render_evaluation
 from longtail.topk import NO_LABEL, TopK
 
@@ -23,14 +23,14 @@ def topk(*rows: list[int]) -> TopK:
 
 def test_a_sibling_of_the_right_label_counts_in_part() -> None:
     """Predicted c, true d: {a, c} and {a, b, d} share a."""
-    values = score_hierarchy(topk([2]), sp.csr_array([[0, 0, 0, 1, 0]]), LABELS.hierarchy, [1])
+    values = HierarchyCounts().add(topk([2]), sp.csr_array([[0, 0, 0, 1, 0]]), LABELS.hierarchy, [1]).values()
     assert values == pytest.approx({"hP@1": 100 / 2, "hR@1": 100 / 3, "hF1@1": 200 / 5})
 
 
 def test_the_sums_are_over_all_samples() -> None:
     """First: {a, c} and {a, b, d}; second: {e} and {e}. At 2, the first has {a, b, c}, the second {a, e}."""
     Y = sp.csr_array([[0, 0, 0, 1, 0], [0, 0, 0, 0, 1]])
-    values = score_hierarchy(topk([2, 1], [4, 0]), Y, LABELS.hierarchy, [1, 2])
+    values = HierarchyCounts().add(topk([2, 1], [4, 0]), Y, LABELS.hierarchy, [1, 2]).values()
     expected = {"hP@1": 200 / 3, "hR@1": 200 / 4, "hF1@1": 400 / 7, "hP@2": 300 / 5, "hR@2": 300 / 4, "hF1@2": 600 / 9}
     assert values == pytest.approx(expected)
 
@@ -38,7 +38,7 @@ def test_the_sums_are_over_all_samples() -> None:
 def test_sets_and_padded_rows() -> None:
     Y = sp.csr_array([[0, 1, 0, 0, 0]])
     sets = sp.csr_array([[0, 0, 0, 1, 1]])  # {a, b, d, e} and {a, b}
-    values = score_hierarchy(topk([1, NO_LABEL]), Y, LABELS.hierarchy, [2], sets)
+    values = HierarchyCounts().add(topk([1, NO_LABEL]), Y, LABELS.hierarchy, [2], sets).values()
     assert values == pytest.approx({"hP@2": 100, "hR@2": 100, "hF1@2": 100, "hP": 50, "hR": 100, "hF1": 200 / 3})
 
 
@@ -46,14 +46,14 @@ def test_a_common_root_is_left_out() -> None:
     """All labels are below r: two labels that share only r have nothing in common."""
     hierarchy = Hierarchy.from_names([(), ("r",), ("r",)], {"r": 0, "x": 1, "y": 2})
     assert hierarchy.root == 0 and LABELS.hierarchy.root is None
-    assert score_hierarchy(topk([1]), sp.csr_array([[0, 0, 1]]), hierarchy, [1])["hF1@1"] == 0
+    assert HierarchyCounts().add(topk([1]), sp.csr_array([[0, 0, 1]]), hierarchy, [1]).values()["hF1@1"] == 0
 
 
 def test_without_parents_the_metrics_are_precision_and_recall() -> None:
     random = np.random.default_rng(0)
     Y = sp.csr_array((random.random((30, 6)) < 0.3).astype(np.float32))
     best = TopK(np.stack([random.permutation(6)[:3] for _ in range(30)]), np.tile([3.0, 2, 1], (30, 1)))
-    values = score_hierarchy(best, Y, Labels.from_count(6).hierarchy, [1, 3])
+    values = HierarchyCounts().add(best, Y, Labels.from_count(6).hierarchy, [1, 3]).values()
     usual = evaluate(best, Y, label_counts=np.ones(6, np.int32), n_train=30, ks=(1, 3)).values
     assert values["hP@1"] == pytest.approx(usual["P@1"]) and values["hP@3"] == pytest.approx(usual["P@3"])
     assert "hP@1" not in usual

@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from longtail.errors import DataError
 from longtail.metrics.intervals import bootstrap, run_paired_test
 from longtail.metrics.ranking import SampleScores
-from longtail.metrics.sets import choose_threshold, describe_sets, score_sets
+from longtail.metrics.sets import SetCounts, choose_threshold, score_sets
 from longtail.topk import NO_LABEL, TopK
 
 
@@ -75,7 +75,7 @@ def test_metrics_of_sets_agree_with_scikit_learn(seed: int) -> None:
     random = np.random.default_rng(seed)
     Y, P = (random.random((6, 5)) < 0.4).astype(int), (random.random((6, 5)) < 0.4).astype(int)
     sets, true = make_sets(P), sp.csr_array(Y).astype(np.float32)
-    ours = {**score_sets(sets, true).values(), **describe_sets(sets, true)}
+    ours = {**score_sets(sets, true).values(), **SetCounts().add(sets, true).values()}
     occurs = np.flatnonzero((Y + P).any(axis=0))
     averages = {"micro-F1": "micro", "macro-F1": "macro", "example-F1": "samples"}
     for name, average in averages.items():

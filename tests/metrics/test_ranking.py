@@ -91,7 +91,7 @@ def test_parts_of_the_slices_add_up_to_precision(seed: int) -> None:
     Y = sp.csr_array((random.random((20, 30)) < 0.2).astype(float))
     counts = random.integers(0, 300, 30).astype(np.int32)
     best = topk(*[random.permutation(30)[:5].tolist() for _ in range(20)])
-    slices = score_slices(best, Y, counts, 5)
+    slices = score_slices(count_labels(best, Y, 5), best.n_samples, counts, 5)
     total = sum(part["part of P@5"] for part in slices.values())
     assert total == pytest.approx(score_samples(best, Y, np.ones(30), (5,)).values()["P@5"])
     assert sum(part["labels"] for part in slices.values()) == 30

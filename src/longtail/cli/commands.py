@@ -15,18 +15,20 @@ from longtail.cli.compare import reproduce as reproduce
 from longtail.cli.demo import demo as demo
 from longtail.cli.labels import labels as labels
 from longtail.cli.layout import get_layout
-from longtail.cli.output import read_and_report, show
+from longtail.cli.output import read_and_report, show, show_notes
 from longtail.cli.predict import predict as predict
+from longtail.cli.prepare import prepare as prepare
 from longtail.cli.serve import serve as serve
 from longtail.cli.train import choose as choose
 from longtail.cli.train import train as train
 from longtail.cli.train import tune as tune
 from longtail.cli.update import update as update
 from longtail.data.check import check as check_data
-from longtail.data.dataset import Dataset
+from longtail.data.labels import Labels
 from longtail.data.read import read_layout
 from longtail.data.sources import check_sources
 from longtail.data.split import split as split_data
+from longtail.data.stream import SampleStream, open_stream
 from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
 from longtail.files import STDIN, check_new_file, open_atomic
@@ -38,6 +40,7 @@ from longtail.report.evaluation import render_evaluation
 from longtail.report.methods import render_method, render_methods
 from longtail.report.tree_svg import draw_tree
 from longtail.tagger.bundle import check_target, load_manifest
+from longtail.tagger.evaluation import Evaluated, evaluate_stream
 from longtail.tagger.tagger import Tagger, load
 
 
@@ -87,8 +90,7 @@ def evaluate(arguments: Namespace) -> None:
     for path in (arguments.json, arguments.per_label):
         check_new_file(None if path == STDIN else path)
     tagger = load(arguments.model).configure(threads=arguments.threads)
-    data = read_and_report(arguments.data, arguments, Display(), trained=tagger.layout)
-    result = tagger.evaluate(data, ks=arguments.k, propensity=arguments.propensity, target=arguments.target)
+    result, labels = _evaluate(tagger, arguments, Display())
     text = escape_json(json.dumps(result.to_json(), indent=1, ensure_ascii=False)) + "\n"
     if arguments.json == STDIN:
         show(text)
@@ -99,7 +101,21 @@ def evaluate(arguments: Namespace) -> None:
             stream.write(text.encode())
     if arguments.per_label:
         with open_atomic(arguments.per_label) as stream:
-            stream.write(_render_labels(result, tagger, data).encode())
+            stream.write(_render_labels(result, tagger, labels).encode())
+
+
+def _evaluate(tagger: Tagger, arguments: Namespace, display: Display) -> Evaluated:
+    """Evaluate on a file, which is read block by block; feature vectors are read as a whole."""
+    target, layout = tagger.resolve_target(arguments.target), get_layout(arguments)
+    metrics = (target, arguments.k, arguments.propensity)
+    if not tagger.reads_texts:
+        data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
+        return evaluate_stream(tagger, SampleStream(data, data.layout), *metrics)
+    with open_stream(arguments.data, layout, trained=tagger.layout) as stream:
+        found = evaluate_stream(tagger, stream, *metrics)
+        display.say(f"{stream.source}: {found.result.n_samples:,} samples, {len(stream.labels):,} labels")
+        show_notes(stream.notes, display)
+    return found
 
 
 def calibrate(arguments: Namespace) -> None:
@@ -164,9 +180,9 @@ def _render_settings(settings: dict[str, Any]) -> str:
     return " ".join(f"{name}={'none' if value is None else json.dumps(value)}" for name, value in settings.items())
 
 
-def _render_labels(result: Evaluation, tagger: Tagger, data: Dataset) -> str:
+def _render_labels(result: Evaluation, tagger: Tagger, known: Labels) -> str:
     """One row per label of the training data or of this data."""
-    names = data.align(tagger.labels).labels.names
+    names = known.names
     counts = tagger.model.label_counts
     labels = result.labels
     lines = ["label\ttrain\ttrue\tpredicted\tcorrect\tprecision\trecall"]

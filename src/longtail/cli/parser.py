@@ -58,6 +58,10 @@ EXAMPLES = {
     ),
     "check": ("longtail check train.jsonl", "longtail check train.jsonl test.jsonl"),
     "split": ("longtail split builtin:pydoc --test 0.2", "longtail split train.jsonl --test 0.1 --out parts --seed 1"),
+    "prepare": (
+        "longtail prepare train.jsonl --out prepared",
+        "longtail prepare train.jsonl --method plt+min_df=2 --memory 0.5 --out prepared-plt",
+    ),
     "info": ("longtail info model", "longtail info trees --tree tree.svg"),
     "methods": ("longtail methods", "longtail methods plt"),
     "serve": ("longtail serve model", "longtail serve model subjects=trees --port 8080 --token-file tokens.txt"),
@@ -351,6 +355,19 @@ def _add_data(add: _Add) -> None:
     check.add_argument("data", metavar="DATA", help=DATA)
     check.add_argument("test", nargs="?", metavar="TEST", help="test data, to check for leakage")
     add_layout_options(check)
+
+    prepare = add("prepare", "Prepare data larger than memory: shuffled, memory-mapped, with the features of a method.")
+    prepare.add_argument("data", metavar="DATA", help=DATA)
+    out = "folder to write to; after an interruption, the same command continues"
+    prepare.add_argument("--out", required=True, metavar="FOLDER", help=out)
+    method = "method, or method:preset+name=value…, whose features are computed (default: ovr)"
+    prepare.add_argument("--method", default="ovr", metavar="SPEC", help=method)
+    prepare.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
+    _add_settings(prepare, "one setting, as in --method; may be repeated")
+    memory = "memory to use, at least 0.4 (default: a quarter of what is free)"
+    prepare.add_argument("--memory", type=float, metavar="GB", help=memory)
+    _add_seed_and_threads(prepare)
+    add_layout_options(prepare)
 
     split = add("split", "Split data into training and test data; every label keeps its share, rare ones stay in training.")
     split.add_argument("data", metavar="DATA", help=DATA)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from longtail.csr import check_features, check_labels
+from longtail.data.label_numbers import LabelNumbers
 from longtail.data.labels import Labels as Labels
 from longtail.data.layout import Layout
 from longtail.errors import DataError
 from longtail.html import format_table
+from longtail.text_lines import check_text
 
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # one half of a character outside the basic plane; not valid in UTF-8
 _N_SHOWN = 3  # rows in a representation
 
 
@@ -161,44 +161,14 @@ class Dataset:
         :param notes: What was repaired, skipped or assumed while reading.
         :param source: The file or corpus that the pairs come from.
         """
-        known = known or Labels(())
         texts: list[str] = []
-        ids, new = dict(known.keys), dict[str, int]()
-        indices, indptr = array("i"), array("i", [0])
-        n_repeated = 0
+        index, indices, indptr = LabelNumbers(known, source), array("i"), array("q", [0])
         for text, names in pairs:
             texts.append(check_text(text, "text"))
-            if isinstance(names, str):
-                hint = "Give a list of label names for each text"
-                raise DataError(f'the labels of a text are the string "{names}"', where=source, hint=hint)
-            checked = [check_text(str(n) if isinstance(n, int | np.integer) else n, "label") for n in names]
-            for name in checked:
-                if name not in ids:
-                    ids[name] = new[name] = len(known) + len(new)
-            row = sorted({ids[name] for name in checked})
-            n_repeated += len(checked) - len(row)
-            indices.extend(row)
+            indices.extend(index.number(names))
             indptr.append(len(indices))
         if not texts:
             raise DataError("there are no texts", where=source, hint="Check that this is the right file")
-        if n_repeated:
-            notes += (f"{n_repeated:,} repeated labels of a text were dropped",)
-        if len(known) and new:
-            notes += (f"{len(new):,} labels are not in the vocabulary; they were added after its labels",)
-        labels = known.extend(new)
+        labels, notes = index.labels, (*notes, *index.notes)
         y = (np.ones(len(indices), np.float32), np.asarray(indices, np.int32), np.asarray(indptr))
         return cls(sp.csr_array(y, shape=(len(texts), len(labels))), labels, texts=texts, notes=notes, source=source)
-
-
-def check_text(text: object, what: str) -> str:
-    """Raise a ``DataError`` if a text is not a string that can be written as UTF-8, else return it.
-
-    :param text: The text.
-    :param what: What it is, for the error message: ``text`` or ``label``.
-    """
-    if not isinstance(text, str):
-        raise DataError(f"a {what} is of type {type(text).__name__}, not a string", hint="Give strings")
-    if not text.isascii() and (lone := LONE_SURROGATE.search(text)):
-        hint = "It is half of a character; write the whole character in UTF-8"
-        raise DataError(f"a {what} contains the lone surrogate U+{ord(lone[0]):04X}", hint=hint)
-    return text

@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import check_features
-from longtail.data.dataset import Dataset, Labels, check_text
+from longtail.data.dataset import Dataset, Labels
 from longtail.data.source import Record, Source
 from longtail.errors import DataError
+from longtail.text_lines import check_text
 
 _ROWS_PER_CHUNK = 4096
 _FORMS = "Pass a Dataset, a file, texts and labels, feature vectors and labels, a list of objects, or a data frame"

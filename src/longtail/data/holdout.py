@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import take_rows
 from longtail.kernels import Ints, Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
@@ -54,4 +55,6 @@ def find_sampled_labels(Y: sp.csr_array, n_names: int) -> Ints:
 
 def take_samples(X: Any, rows: NDArray[Any]) -> Any:
     """Take some samples of a matrix or of a list of texts."""
+    if sp.issparse(X):
+        return take_rows(X, rows)
     return [X[row] for row in rows] if isinstance(X, list | tuple) else X[rows]

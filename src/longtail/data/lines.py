@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
@@ -66,16 +67,20 @@ def open_pair(texts_path: Path, labels_path: Path) -> Source:
     :param texts_path: The file of texts.
     :param labels_path: The file of labels.
     """
-    with open_read(texts_path) as stream:
-        texts = [line for _, line in read_lines(stream, texts_path)]
-    with open_read(labels_path) as stream:
-        cells = [line for _, line in read_lines(stream, labels_path)]
-    if len(texts) != len(cells):
-        found = f"{len(texts):,} texts, but {len(cells):,} lines in {labels_path.name}"
-        raise DataError(found, where=str(texts_path), hint="Both files must have one line per text")
-    pairs = enumerate(zip(texts, cells, strict=True), 1)
-    records = (Record({"text": text, "labels": cell}, number) for number, (text, cell) in pairs)
-    source = Source("pair", texts_path, records, names=("text", "labels"))
+
+    def records() -> Iterator[Record]:
+        with open_read(texts_path) as texts, open_read(labels_path) as cells:
+            pairs = zip_longest(read_lines(texts, texts_path), read_lines(cells, labels_path))
+            n_texts = n_cells = 0
+            for number, (text, cell) in enumerate(pairs, 1):
+                n_texts, n_cells = n_texts + (text is not None), n_cells + (cell is not None)
+                if text is not None and cell is not None:
+                    yield Record({"text": text[1], "labels": cell[1]}, number)
+        if n_texts != n_cells:
+            found = f"{n_texts:,} texts, but {n_cells:,} lines in {labels_path.name}"
+            raise DataError(found, where=str(texts_path), hint="Both files must have one line per text")
+
+    source = Source("pair", texts_path, records(), names=("text", "labels"))
     source.notes = [f"texts from {texts_path.name}, labels from {labels_path.name}"]
     return source
 

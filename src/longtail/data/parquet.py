@@ -11,9 +11,10 @@ from typing import IO, Any
 from longtail.data.guess import SAMPLE_ROWS
 from longtail.data.source import Record, Source
 from longtail.errors import DataError, MissingExtra
-from longtail.files import check_expansion
+from longtail.files import STDIN, check_expansion
 
 _ROWS_PER_BATCH = 1024
+_MAGIC = b"PAR1"
 
 
 def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
@@ -27,13 +28,15 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtra("pyarrow", "parquet", "Reading Parquet") from error
-    content = stream.read()  # needs random access, which a stream does not have
+    # Needs random access, which a stream does not have: the file itself is read, unless it is compressed or a pipe.
+    content: bytes | str | Path = path if _is_parquet(path) else stream.read()
+    n_bytes = len(content) if isinstance(content, bytes) else Path(path).stat().st_size
     try:
-        columns = pq.ParquetFile(io.BytesIO(content)).schema
+        columns = pq.ParquetFile(_open(content)).schema
         # A text that occurs often is stored once: as a dictionary, it is also in memory once.
         kinds = {columns.column(i).path: columns.column(i).physical_type for i in range(len(columns))}
         strings = [name for name, kind in kinds.items() if kind == "BYTE_ARRAY" and "." not in name]  # not inside of lists
-        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=strings)
+        file = pq.ParquetFile(_open(content), read_dictionary=strings)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _explain(error, path) from error
 
@@ -41,11 +44,11 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
         used = [name for name in file.schema_arrow.names if _is_used(name, columns)]
         number = n_expanded = 0
         try:
-            _check_size(file.metadata, used, len(content), path)
+            _check_size(file.metadata, used, n_bytes, path)
             for batch in file.iter_batches(rows_per_batch, columns=used):
                 cells = [_to_list(column) for column in batch.columns]
                 n_expanded += sum(len(cell) for column in cells for cell in column if isinstance(cell, str))
-                check_expansion(n_expanded, len(content), path)
+                check_expansion(n_expanded, n_bytes, path)
                 for row in zip(*cells, strict=True):
                     number += 1
                     yield Record(dict(zip(batch.schema.names, row, strict=True)), number)
@@ -57,6 +60,18 @@ def open_parquet(stream: IO[bytes], path: str | Path) -> Source:
 
     sample = islice(select(file.schema_arrow.names, SAMPLE_ROWS), SAMPLE_ROWS)
     return Source("parquet", path, sample, names=file.schema_arrow.names, select=select, unit="row")
+
+
+def _is_parquet(path: str | Path) -> bool:
+    """Whether a path is a file that is Parquet as it is, not compressed again."""
+    if str(path) == STDIN or not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as stream:
+        return stream.read(len(_MAGIC)) == _MAGIC
+
+
+def _open(content: bytes | str | Path) -> Any:
+    return io.BytesIO(content) if isinstance(content, bytes) else str(content)
 
 
 def _check_size(metadata: Any, columns: Sequence[str], n_bytes: int, path: str | Path) -> None:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from longtail.csr import check_features
 from longtail.data.annif import open_folder
-from longtail.data.dataset import Dataset, Labels, check_text
+from longtail.data.dataset import Dataset, Labels
 from longtail.data.detect import check_encoding, detect_format
 from longtail.data.frames import is_frame, is_matrix, is_tabular, open_object, pair_labels
 from longtail.data.jsonl import open_json, open_jsonl
@@ -20,13 +20,15 @@ from longtail.data.label_cells import SEPARATORS
 from longtail.data.layout import Layout, LayoutOptions, name_option
 from longtail.data.lines import PAIR_SEPARATORS, find_pair, open_fasttext, open_lines, open_pair
 from longtail.data.parquet import open_parquet
+from longtail.data.prepared import is_prepared, open_prepared
 from longtail.data.records import Sample, build_dataset, read_samples
 from longtail.data.source import Source
 from longtail.data.table import open_table
 from longtail.data.vocabulary import find_vocabulary, read_vocabulary
-from longtail.data.xc import read_xc
+from longtail.data.xc import XcReader
 from longtail.errors import DataError, SettingError, suggest
 from longtail.files import STDIN, is_endless, open_read, peek
+from longtail.text_lines import check_text
 
 BUILTIN = "builtin:"
 CORPORA = ("pydoc", "debtags")
@@ -39,9 +41,9 @@ def read(data: Any, labels: Any = None, *, labelled: bool = True, **options: Unp
     What is not given is guessed from the data. The ``notes`` of the data set list what was guessed, repaired or skipped.
 
     :param data: A file in one of the known formats, plain or compressed with gzip or xz; ``-`` for standard input; a folder
-        with an Annif corpus; a built-in corpus, ``builtin:pydoc`` or ``builtin:debtags``; a list of objects, a mapping of
-        columns, a data frame of pandas or Polars, a pyarrow table, a Hugging Face ``Dataset``; texts or a matrix of feature
-        vectors, with labels; a ``Dataset``, which is returned.
+        with an Annif corpus, or with data that ``prepare`` wrote; a built-in corpus, ``builtin:pydoc`` or
+        ``builtin:debtags``; a list of objects, a mapping of columns, a data frame of pandas or Polars, a pyarrow table, a
+        Hugging Face ``Dataset``; texts or a matrix of feature vectors, with labels; a ``Dataset``, which is returned.
     :param labels: The column or columns with the labels; for texts and matrices the label names of each sample, or an
         indicator matrix.
     :param labelled: Whether there must be labels. False: for prediction; labels are left out.
@@ -86,7 +88,7 @@ def read_any(
     if not labelled and labels is None:
         return _read_unlabelled(data)
     found = pair_labels(data, labels)
-    known, notes = _read_known_labels(data, Layout.from_options(**options))
+    known, notes = read_known_labels(data, Layout.from_options(**options))
     return found if known is None else replace(found.align(known), notes=(*notes, *found.notes))
 
 
@@ -102,10 +104,12 @@ def read_layout(data: Any, layout: Layout, *, labelled: bool = True, trained: La
         return data
     if str(data).startswith(BUILTIN) and isinstance(data, str | Path):
         return _read_builtin(str(data).removeprefix(BUILTIN))
-    with _open_source(data, layout, trained, labelled) as source:
-        if isinstance(source, Dataset):
-            return source
-        known, note = _read_known_labels(data, layout) if labelled else (None, ())
+    if isinstance(data, str | Path) and is_prepared(Path(data)):
+        return open_prepared(Path(data))
+    with open_source(data, layout, trained, labelled) as source:
+        if isinstance(source, XcReader):
+            return replace(source.read(), layout=replace(layout, format="xc"))
+        known, note = read_known_labels(data, layout) if labelled else (None, ())
         separators = PAIR_SEPARATORS if source.format == "pair" else SEPARATORS
         found = build_dataset(source, layout, known=known, labelled=labelled, trained=trained, separators=separators)
     return replace(found, notes=(*note, *found.notes))
@@ -123,18 +127,25 @@ def stream_samples(path: str | Path, layout: Layout, *, trained: Layout | None, 
         yield from map(Sample, read(path).texts or ())
         return
     at_once = is_endless(path)
-    with _open_source(path, layout, trained, labelled=False, at_once=at_once) as source:
-        if isinstance(source, Dataset):
+    with open_source(path, layout, trained, labelled=False, at_once=at_once) as source:
+        if isinstance(source, XcReader):
             hint = "Pass texts, or use a tagger that was trained on feature vectors"
             raise DataError("this file has feature vectors, and the tagger reads texts", where=str(path), hint=hint)
         yield from read_samples(source, layout, trained, notes, at_once=at_once)
 
 
 @contextmanager
-def _open_source(
+def open_source(
     data: Any, layout: Layout, trained: Layout | None, labelled: bool, at_once: bool = False
-) -> Iterator[Source | Dataset]:
-    """Open data; feature vectors are read."""
+) -> Iterator[Source | XcReader]:
+    """Open data.
+
+    :param data: A file, a folder, or an object with named columns or keys.
+    :param layout: What is known about its columns.
+    :param trained: The columns that a tagger was trained on.
+    :param labelled: Whether there must be labels.
+    :param at_once: Whether not to wait for more of the data than is needed.
+    """
     if not isinstance(data, str | Path):
         yield open_object(data)
     elif str(data) != STDIN and Path(data).is_dir():
@@ -148,7 +159,7 @@ def _open_source(
 
 def _open_stream(
     stream: IO[bytes], path: str | Path, head: bytes, layout: Layout, wanted: Sequence[str], labelled: bool, at_once: bool
-) -> Source | Dataset:
+) -> Source | XcReader:
     if not head and not labelled:
         return open_lines(stream, path)
     if not head:
@@ -156,9 +167,8 @@ def _open_stream(
     check_encoding(head, path)
     match layout.format or detect_format(head, path, labelled=labelled, wanted=wanted):
         case "xc":
-            known, note = _read_known_labels(path, layout, has_ids=True)
-            data = read_xc(stream, path, known)
-            return replace(data, notes=(*note, *data.notes), layout=replace(layout, format="xc"))
+            known, note = read_known_labels(path, layout, has_ids=True)
+            return XcReader(stream, path, known, note)
         case "jsonl":
             return open_jsonl(stream, path)
         case "json":
@@ -186,7 +196,7 @@ def _open_pair(path: str | Path, stream: IO[bytes], labelled: bool) -> Source:
     return open_pair(*pair)
 
 
-def _read_known_labels(data: Any, layout: Layout, has_ids: bool = False) -> tuple[Labels | None, tuple[str, ...]]:
+def read_known_labels(data: Any, layout: Layout, has_ids: bool = False) -> tuple[Labels | None, tuple[str, ...]]:
     """Read the vocabulary, if there is one. Returns its labels and notes."""
     vocabulary: str | Path | None = layout.vocabulary
     if vocabulary is None and isinstance(data, str | Path) and Path(data).is_file():

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from longtail.data.dataset import LONE_SURROGATE, Dataset, Labels
+from longtail.data.dataset import Dataset, Labels
 from longtail.data.guess import Columns, find_columns
 from longtail.data.label_cells import SEPARATORS, parse_list, split_cells
 from longtail.data.layout import CATEGORIES_FIELD, FIELD_SEPARATOR, FORMATS, Layout
 from longtail.data.source import Record, Source, get_value, is_missing
 from longtail.errors import DataError
-from longtail.text_lines import SHORT, check_length
+from longtail.text_lines import LONE_SURROGATE, SHORT, check_length
 
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
 _NAME_KEYS = ("label", "name", "prefLabel", "uri", "id")  # of a label that is an object
@@ -45,8 +45,8 @@ def read_samples(
     if not source.peek(1):
         return  # no texts in, no answers out
     columns = find_columns(source, layout, labelled=False, trained=trained, at_once=at_once)
-    notes += _describe(source, columns, None)
-    reader = _RecordReader(source, columns)
+    notes += describe_source(source, columns, None)
+    reader = RecordReader(source, columns)
     for record in source.select(columns.used):
         yield Sample(reader.read_text(record), reader.read_id(record))
     notes += reader.notes()
@@ -73,7 +73,7 @@ def build_dataset(
     if not source.peek(1):
         raise DataError("there are no texts", where=source.path, hint="Check that this is the right file")
     columns = find_columns(source, layout, labelled=labelled, trained=trained)
-    reader = _RecordReader(source, columns)
+    reader = RecordReader(source, columns)
     texts, values, ids = [], [], []
     for record in source.select(columns.used):
         texts.append(reader.read_text(record))
@@ -82,11 +82,22 @@ def build_dataset(
     separator = layout.separator
     if separator is None and trained and trained.labels == columns.labels:
         separator = trained.separator
-    names, how, separator = _name_labels(values, columns, separator, separators, source.path)
-    notes = (*_describe(source, columns, how), *reader.notes())
+    names, how, separator = name_labels(values, columns, separator, separators, source.path)
+    notes = (*describe_source(source, columns, how), *reader.notes())
     data = Dataset.from_pairs(zip(texts, names, strict=True), known=known, source=source.path)
-    fields = (*columns.fields, *([CATEGORIES_FIELD] if columns.categories else ()))
-    resolved = replace(
+    read_ids = tuple(one or "" for one in ids) if columns.id else None
+    resolved = resolve_layout(layout, source, columns, separator)
+    return replace(data, notes=(*notes, *data.notes), ids=read_ids, fields=name_fields(columns), layout=resolved)
+
+
+def name_fields(columns: Columns) -> tuple[str, ...]:
+    """Return the names of the fields of the texts, if they have several."""
+    return (*columns.fields, *([CATEGORIES_FIELD] if columns.categories else ()))
+
+
+def resolve_layout(layout: Layout, source: Source, columns: Columns, separator: str | None) -> Layout:
+    """Return a layout in which everything that was guessed is given."""
+    return replace(
         layout,
         text=columns.text,
         categories=columns.categories,
@@ -96,11 +107,9 @@ def build_dataset(
         id=columns.id,
         format=source.format if source.format in FORMATS else None,
     )
-    read_ids = tuple(one or "" for one in ids) if columns.id else None
-    return replace(data, notes=(*notes, *data.notes), ids=read_ids, fields=fields, layout=resolved)
 
 
-class _RecordReader:
+class RecordReader:
     """Reads the text, the label values and the id of records, and counts what it repaired."""
 
     def __init__(self, source: Source, columns: Columns) -> None:
@@ -195,7 +204,7 @@ class _RecordReader:
         return DataError(found, where=self.source.locate(record, name), hint=hint)
 
 
-def _name_labels(
+def name_labels(
     values: Sequence[Any], columns: Columns, separator: str | None, separators: str, where: str
 ) -> tuple[list[list[str]], str | None, str | None]:
     """Return the label names of each sample, how they were found, and the separator."""
@@ -244,7 +253,7 @@ def _to_words(column: str, value: Any) -> list[str]:
     return [re.sub(r"\W+", "_", f"{column}_{word}".lower()) for word in words]
 
 
-def _describe(source: Source, columns: Columns, how: str | None) -> list[str]:
+def describe_source(source: Source, columns: Columns, how: str | None) -> list[str]:
     """Describe in one note what was guessed, if anything was."""
     name = FORMATS.get(source.format, source.format)
     fields = zip(columns.fields or columns.text, columns.text, strict=True)

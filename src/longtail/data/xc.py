@@ -8,7 +8,7 @@ Python to find what is wrong, in which column, and how to fix it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,48 +34,85 @@ _CLAIMS_PER_ID = 100  # labels or features that it may claim for each id in the 
 _HEADER_HINT = "Write: samples features labels, for example 4880 1836 159"
 
 
-def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
-    """Read feature vectors and label ids from XC text.
+class XcReader:
+    """The samples of XC text, block by block.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
     :param labels: The names of the label ids.
+    :param notes: Notes about the labels.
     """
-    n_samples, n_features, n_labels = _read_header(stream, path)
-    if labels is not None and len(labels) != n_labels:
-        found = f"the header says {n_labels:,} labels, but the vocabulary has {len(labels):,}"
-        raise DataError(found, where=f"{path}:1", hint="Use the vocabulary that belongs to this data")
-    blocks: list[ParsedBlock] = []
-    n_rows = 0
-    for block in map_parallel(lambda lines: parse_block(lines, n_features, n_labels), iter_blocks(stream, path), None):
-        if block.bad_line >= 0:
-            raise _explain_fault(block.bad_text, n_features, n_labels, path, n_rows + block.bad_line + 2)
-        blocks.append(block)
-        n_rows += len(block.n_values)
-    n_values, n_label_ids = _concatenate(blocks, "n_values"), _concatenate(blocks, "n_label_ids")
-    # A blank line is a sample without labels and features, except at the end of the file if the header does not count it.
-    while n_rows > n_samples and n_values[n_rows - 1] == n_label_ids[n_rows - 1] == 0:
-        n_rows -= 1
-    if n_rows != n_samples:
-        found = f"the header says {n_samples:,} samples, but there are {n_rows:,}"
-        hint = "Download the complete file" if n_rows < n_samples else "Correct the first number of the header"
-        raise DataError(found, where=f"{path}:1:1", hint=hint)
-    _check_claims(n_features, int(n_values.sum()), n_labels if labels is None else 0, int(n_label_ids.sum()), path)
-    notes = []
-    if n_unsorted := sum(b.n_unsorted_rows for b in blocks):
-        notes.append(f"{n_unsorted:,} rows had unsorted feature ids; they were sorted")
-    if n_repeated := sum(b.n_repeated_labels for b in blocks):
-        notes.append(f"{n_repeated:,} repeated labels of a sample were dropped")
-    x = (_concatenate(blocks, "values"), _concatenate(blocks, "features"), make_indptr(n_values[:n_rows]))
-    label_ids = _concatenate(blocks, "label_ids")
-    y = (np.ones(len(label_ids), np.float32), label_ids, make_indptr(n_label_ids[:n_rows]))
-    return Dataset(
-        sp.csr_array(y, shape=(n_rows, n_labels)),
-        labels or Labels.from_count(n_labels),
-        X=sp.csr_array(x, shape=(n_rows, n_features)),
-        notes=tuple(notes),
-        source=str(path),
-    )
+
+    def __init__(self, stream: IO[bytes], path: str | Path, labels: Labels | None = None, notes: Iterable[str] = ()) -> None:
+        self.n_samples, self.n_features, self.n_labels = _read_header(stream, path)
+        if labels is not None and len(labels) != self.n_labels:
+            found = f"the header says {self.n_labels:,} labels, but the vocabulary has {len(labels):,}"
+            raise DataError(found, where=f"{path}:1", hint="Use the vocabulary that belongs to this data")
+        self.path, self.notes = str(path), list(notes)  # the notes are complete after the last block
+        self._stream, self._labels = stream, labels
+        self._n_rows = self._n_used = self._n_values = self._n_label_ids = self._n_unsorted = self._n_repeated = 0
+
+    def __iter__(self) -> Iterator[ParsedBlock]:
+        """Yield the samples; at the end, what the header says is compared with what there is."""
+
+        def parse(lines: bytes) -> ParsedBlock:
+            return parse_block(lines, self.n_features, self.n_labels)
+
+        for block in map_parallel(parse, iter_blocks(self._stream, self.path), None):
+            if block.bad_line >= 0:
+                number = self._n_rows + block.bad_line + 2
+                raise _explain_fault(block.bad_text, self.n_features, self.n_labels, self.path, number)
+            self._count(block)
+            yield block
+        self._check_counts()
+
+    @property
+    def labels(self) -> Labels:
+        """The labels; to be asked for when all samples have been read, as the header may claim any number."""
+        return self._labels or Labels.from_count(self.n_labels)
+
+    def read(self) -> Dataset:
+        """Read all samples."""
+        blocks = list(self)
+        n_values, n_label_ids = _concatenate(blocks, "n_values"), _concatenate(blocks, "n_label_ids")
+        x = (_concatenate(blocks, "values"), _concatenate(blocks, "features"), make_indptr(n_values))
+        label_ids = _concatenate(blocks, "label_ids")
+        y = (np.ones(len(label_ids), np.float32), label_ids, make_indptr(n_label_ids))
+        X = sp.csr_array(x, shape=(self.n_samples, self.n_features))
+        Y = sp.csr_array(y, shape=(self.n_samples, self.n_labels))
+        return Dataset(Y, self.labels, X=X, notes=tuple(self.notes), source=self.path)
+
+    def _count(self, block: ParsedBlock) -> None:
+        used = np.flatnonzero(block.n_values + block.n_label_ids)
+        if len(used):
+            self._n_used = self._n_rows + int(used[-1]) + 1
+        self._n_rows += len(block.n_values)
+        self._n_values += len(block.values)
+        self._n_label_ids += len(block.label_ids)
+        self._n_unsorted += block.n_unsorted_rows
+        self._n_repeated += block.n_repeated_labels
+        if (extra := self._n_rows - self.n_samples) > 0:  # rows at the end that are blank, unless the header is wrong
+            n_kept = max(len(block.n_values) - extra, 0)
+            block.n_values, block.n_label_ids = block.n_values[:n_kept], block.n_label_ids[:n_kept]
+
+    def _check_counts(self) -> None:
+        # A blank line is a sample without labels and features, except at the end if the header does not count it.
+        n_rows = self._n_rows if self._n_rows <= self.n_samples else max(self._n_used, self.n_samples)
+        if n_rows != self.n_samples:
+            found = f"the header says {self.n_samples:,} samples, but there are {n_rows:,}"
+            hint = "Download the complete file" if n_rows < self.n_samples else "Correct the first number of the header"
+            raise DataError(found, where=f"{self.path}:1:1", hint=hint)
+        n_labels = self.n_labels if self._labels is None else 0
+        _check_claims(self.n_features, self._n_values, n_labels, self._n_label_ids, self.path)
+        if self._n_unsorted:
+            self.notes.append(f"{self._n_unsorted:,} rows had unsorted feature ids; they were sorted")
+        if self._n_repeated:
+            self.notes.append(f"{self._n_repeated:,} repeated labels of a sample were dropped")
+
+
+def read_xc(stream: IO[bytes], path: str | Path, labels: Labels | None = None) -> Dataset:
+    """Read feature vectors and label ids from XC text; arguments as for ``XcReader``."""
+    return XcReader(stream, path, labels).read()
 
 
 def _read_header(stream: IO[bytes], path: str | Path) -> tuple[int, int, int]:

@@ -8,9 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import check_features
+from longtail.csr import check_features, make_csr
+from longtail.mapping import allocate
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
+
+_ROWS_PER_BLOCK = 1 << 14
 
 
 @settings
@@ -42,11 +45,15 @@ class Normaliser(VectorSettings):
         X = check_features(X)
         if not self.normalise:
             return X
-        squares = sp.csr_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
-        lengths = np.sqrt(squares.sum(axis=1))
-        lengths[lengths == 0] = 1
-        data = X.data / np.repeat(lengths, np.diff(X.indptr))
-        return sp.csr_array((data.astype(np.float32), X.indices, X.indptr), shape=X.shape)
+        data = allocate(X.nnz, np.float32, X.data)
+        for start in range(0, X.shape[0], _ROWS_PER_BLOCK):
+            indptr = X.indptr[start : start + _ROWS_PER_BLOCK + 1]
+            part = slice(indptr[0], indptr[-1])
+            squares = (np.square(X.data[part], dtype=np.float64), X.indices[part], indptr - indptr[0])
+            lengths = np.sqrt(sp.csr_array(squares, shape=(len(indptr) - 1, X.shape[1])).sum(axis=1))
+            lengths[lengths == 0] = 1
+            data[part] = X.data[part] / np.repeat(lengths, np.diff(indptr))
+        return make_csr(X.indptr, X.indices, data, X.shape[1])
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Empty: nothing is fitted."""

@@ -24,7 +24,7 @@ _SPACE = 32
 _IS_WORD = np.array([chr(b).isalnum() or b == ord("_") if b < 128 else True for b in range(256)])
 _FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _MIX_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_HALF_BITS, _ONE = np.uint64(32), np.uint64(1)
+_HALF_BITS, _PART_BITS, _ONE = np.uint64(32), np.uint64(48), np.uint64(1)
 
 
 @kernel
@@ -108,57 +108,58 @@ def count_terms(
     min_chars: int,
     ngrams: int,
     by_field: bool,  # whether a term in another field is another term
+    part: int,  # only terms of this part of the hashes are counted
+    n_parts: int,
     keys: _Hashes,  # [n_slots]
-    df: Ints,  # [n_slots] number of texts with the term
-    last_seen: Ints,  # [n_slots] number of the last text with the term
-    spans: Longs,  # [n_slots, 3] the bytes [start, end) and the field of one occurrence of the term
-    used: int,  # slots in use
+    ids: Ints,  # [n_slots] number of the term
+    hashes: _Hashes,  # [more than n_slots / 2] hash of each term
+    df: Ints,  # number of texts with each term
+    last_seen: Ints,  # number of the last text with each term
+    spans: Longs,  # [room, 3] filled with the bytes [start, end) and the field of one occurrence of each new term
+    used: int,  # terms so far
 ) -> tuple[int, int]:
-    """Count the texts in which each term occurs. Returns the number of slots in use, and of texts that are done.
+    """Count the texts in which each term occurs. Returns the number of terms, and of texts that are done.
 
-    Stops when half of the slots are in use. It can continue with the same text, as a term counts once per text.
+    Stops when half of the slots are in use, or ``spans`` is full. It can continue with the same text, as a term counts once
+    per text.
     """
     words, word_spans = _allocate_words(offsets)
+    before = used
     for i in range(len(offsets) - 1):
         n = _find_words(text, offsets[i], offsets[i + 1], min_chars, words, word_spans)
         for a in range(n):
             field = word_spans[a, 2] if by_field else 0
             for b in range(a, _find_last_word(word_spans, a, n, ngrams) + 1):
                 h = _hash_term(words, a, b, field)
+                if n_parts > 1 and np.int64(h >> _PART_BITS) & (n_parts - 1) != part:
+                    continue
                 slot = _find_slot(keys, h)
                 if keys[slot] == 0:
-                    if 2 * used >= len(keys):
+                    if 2 * used >= len(keys) or used - before >= len(spans):
                         return used, i
-                    keys[slot] = h
-                    last_seen[slot] = -1
-                    spans[slot, 0], spans[slot, 1], spans[slot, 2] = word_spans[a, 0], word_spans[b, 1], field
+                    keys[slot], ids[slot] = h, used
+                    hashes[used], df[used], last_seen[used] = h, 0, -1
+                    span = spans[used - before]
+                    span[0], span[1], span[2] = word_spans[a, 0], word_spans[b, 1], field
                     used += 1
-                if last_seen[slot] != first + i:
-                    last_seen[slot] = first + i
-                    df[slot] += 1
+                term = ids[slot]
+                if last_seen[term] != first + i:
+                    last_seen[term] = first + i
+                    df[term] += 1
     return used, len(offsets) - 1
 
 
-@kernel
-def find_ngrams(text: Bytes, spans: Longs) -> NDArray[np.bool_]:
-    """Which terms consist of two or more words [n_terms]."""
-    found = np.zeros(len(spans), np.bool_)
-    for i in range(len(spans)):
-        for p in range(spans[i, 0], spans[i, 1]):
-            found[i] |= not _IS_WORD[text[p]]
-    return found
+def find_parts(hashes: _Hashes, n_parts: int) -> Longs:
+    """The part of each hash, 0 to n_parts − 1 [n]; n_parts is a power of two."""
+    return (hashes >> _PART_BITS).astype(np.int64) & (n_parts - 1)
 
 
 @kernel
-def copy_terms(
-    keys: _Hashes, df: Ints, last_seen: Ints, spans: Longs, to: _Hashes, to_df: Ints, to_seen: Ints, to_spans: Longs
-) -> None:
-    """Copy all terms to a larger table."""
-    for i in range(len(keys)):
-        if keys[i] != 0:
-            slot = _find_slot(to, keys[i])
-            to[slot], to_df[slot], to_seen[slot] = keys[i], df[i], last_seen[i]
-            to_spans[slot] = spans[i]
+def index_hashes(hashes: _Hashes, keys: _Hashes, ids: Ints) -> None:
+    """Fill an empty table with the hashes of terms."""
+    for i in range(len(hashes)):
+        slot = _find_slot(keys, hashes[i])
+        keys[slot], ids[slot] = hashes[i], i
 
 
 @kernel

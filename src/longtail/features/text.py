@@ -15,6 +15,7 @@ from longtail.features.rewriting import SUBWORDS, Rewriter, count_words
 from longtail.features.terms import FIELD_END
 from longtail.features.tfidf import Tfidf, TfidfSettings
 from longtail.kernels import Ints, Longs
+from longtail.lazy_texts import RewrittenTexts
 from longtail.progress import SILENT, Progress
 from longtail.settings import setting, settings
 from longtail.state import State, extract_part
@@ -167,9 +168,9 @@ class TextFeatures(TextSettings):
         return texts if self._rewriter is None else _rewrite_fields(self._rewriter, texts)
 
 
-def _rewrite_fields(rewriter: Rewriter, texts: Sequence[str]) -> list[str]:
-    """Rewrite texts field by field."""
-    return [_FIELD_END.join(map(rewriter.rewrite, text.split(_FIELD_END))) for text in texts]
+def _rewrite_fields(rewriter: Rewriter, texts: Sequence[str]) -> Sequence[str]:
+    """Rewrite texts field by field, when they are read."""
+    return RewrittenTexts(texts, lambda text: _FIELD_END.join(map(rewriter.rewrite, text.split(_FIELD_END))))
 
 
 def _find_aligned(block: Tfidf, rewriter: Rewriter, text: str) -> tuple[Ints, Longs, Longs]:

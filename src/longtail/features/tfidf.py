@@ -8,6 +8,7 @@ the whole vector is scaled to length 1. With a common norm, the many pairs of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,21 @@ from numpy.typing import NDArray
 from longtail.csr import make_indptr
 from longtail.errors import DataError, SettingError
 from longtail.features import terms
-from longtail.features.words import align_text, normalise_text
+from longtail.features.term_counts import (
+    CHARS_PER_CHUNK,
+    TEXTS_PER_CHUNK,
+    TermOptions,
+    convert_to_bytes,
+    count_terms,
+    find_ngrams,
+)
+from longtail.features.words import align_text
 from longtail.kernels import Bytes, Floats, Ints, Longs, map_parallel
+from longtail.lazy_texts import iter_chunks
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
 from longtail.state import MAX_COUNT, State, check_array, check_number, refuse
 
-_TEXTS_PER_CHUNK = 2048  # texts that one call of a kernel handles
-_CHARS_PER_CHUNK = 1 << 20  # their total length, as kernels allocate memory by length
-_MIN_TABLE_SLOTS = 1 << 16
 _MAX_NGRAMS = 32  # kernels allocate memory for each word and each length
 _MIN_LENGTH = 1e-6  # of the mean number of words of a text
 _DEFAULT_NGRAMS, _DEFAULT_MIN_DF = 1, 2  # if there are no labels by which the training data could decide
@@ -121,25 +128,21 @@ class Tfidf(TfidfSettings):
         self.check()
         if not len(texts):
             raise DataError("there are no texts to fit", hint="Give at least one text")
-        text, offsets = convert_to_bytes(texts)
-        df, spans = self._count(text, offsets, progress)
-        min_df = self.min_df or _DEFAULT_MIN_DF
-        is_ngram = terms.find_ngrams(text, spans)
-        self.word_df = df[~is_ngram]
-        keep = np.flatnonzero(df >= np.where(is_ngram, self.ngram_min_df, min_df))
-        if not len(keep):
-            found = f"no word occurs in {min_df} texts" if len(df) else "the texts contain no words"
+        min_df, memory = self.min_df or _DEFAULT_MIN_DF, getattr(texts, "memory", None)
+        limits = {"min_df": min_df, "ngram_min_df": self.ngram_min_df}
+        names, df, self.word_df, n_words = count_terms(texts, self._term_options(), progress, **limits, memory=memory)
+        if not names:
+            found = f"no word occurs in {min_df} texts" if len(self.word_df) else "the texts contain no words"
             raise DataError(found, hint="Give more texts, or set min_df=1")
-        names = _read_terms(text, spans[keep], self.min_chars)
-        order = sorted(range(len(keep)), key=names.__getitem__)  # so that ids do not depend on the order of the texts
+        order = sorted(range(len(names)), key=names.__getitem__)  # so that ids do not depend on the order of the texts
         if self.max_features is not None and len(order) > self.max_features:
-            frequent = sorted(order, key=lambda i: -int(df[keep[i]]))[: self.max_features]
+            frequent = sorted(order, key=lambda i: -int(df[i]))[: self.max_features]
             order = sorted(frequent, key=names.__getitem__)
-        df = df[keep[order]]
+        df = df[order]
         self.terms = np.frombuffer(b"".join(names[i] for i in order), np.uint8)
         self.offsets = make_indptr([len(names[i]) for i in order], np.int64)
         self.idf = (np.log((1 + len(texts)) / (1 + df)) + 1).astype(np.float32)
-        self.mean_length = terms.count_words(text, offsets, self.min_chars) / len(texts)
+        self.mean_length = n_words / len(texts)
         self._index()
         if self.weighting == "log-entropy":
             self._fit_entropy(texts)
@@ -161,7 +164,7 @@ class Tfidf(TfidfSettings):
             parts = (counts.indices, counts.data, relative[rows], weighting, self.idf, self.block, norms)
             terms.weight_rows(indptr, *parts)
 
-        slices = [slice(a, min(a + _TEXTS_PER_CHUNK, len(texts))) for a in range(0, len(texts), _TEXTS_PER_CHUNK)]
+        slices = [slice(a, min(a + TEXTS_PER_CHUNK, len(texts))) for a in range(0, len(texts), TEXTS_PER_CHUNK)]
         for _ in map_parallel(weight, slices, self.threads if len(slices) > 1 else 1):
             pass
         return counts
@@ -201,48 +204,28 @@ class Tfidf(TfidfSettings):
         self._index()
         return self
 
-    def _term_options(self) -> tuple[int, int, bool]:
-        return self.min_chars, self.ngrams or _DEFAULT_NGRAMS, self.field_terms
+    def _term_options(self) -> TermOptions:
+        return TermOptions(self.min_chars, self.ngrams or _DEFAULT_NGRAMS, self.field_terms)
 
     def _index(self) -> None:
         """Build the hash table of the terms, their hashes and ids, and find the block of each term."""
         n_slots = _choose_table_size(self.n_features)
         self.keys, self.ids = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32)
         terms.index_terms(self.terms, self.offsets, self.keys, self.ids)
-        n_spaces = np.add.reduceat(self.terms == ord(" "), self.offsets[:-1])
-        self.block = (n_spaces > 0).astype(np.uint8)  # 0: a single word, 1: an n-gram
-
-    def _count(self, text: Bytes, offsets: Longs, progress: Progress) -> tuple[NDArray[np.int32], Longs]:
-        """The document frequency of every term, and one occurrence of it."""
-        table, used, start = _make_table(_MIN_TABLE_SLOTS), 0, 0
-        n_texts = len(offsets) - 1
-        with progress.stage("words", n_texts) as stage:
-            while start < n_texts:
-                part = offsets[start : start + _TEXTS_PER_CHUNK + 1]
-                keys, df, last_seen, spans = table
-                options = self._term_options()
-                used, done = terms.count_terms(text, part, start, *options, keys, df, last_seen, spans, used)
-                if 2 * used >= len(table[0]):
-                    larger = _make_table(2 * len(table[0]))
-                    terms.copy_terms(*table, *larger)
-                    table = larger
-                start += done
-                stage.advance(done)
-        keys, df, _, spans = table
-        full = keys != 0
-        return df[full], spans[full]
+        self.block = find_ngrams(self.terms, self.offsets[:-1]).astype(np.uint8)  # 0: a single word, 1: an n-gram
 
     def _count_rows(self, texts: Sequence[str], field_weights: Floats) -> tuple[sp.csr_array, NDArray[np.int32]]:
         """The counts of known terms, weighted by field [n, n_features], and the number of words of each text [n]."""
 
-        def count(part: slice) -> tuple[Ints, Ints, Ints, Floats]:
-            text, offsets = convert_to_bytes(texts[part])
+        def count(some: list[str]) -> tuple[Ints, Ints, Ints, Floats]:
+            text, offsets = convert_to_bytes(some)
             indptr, lengths = np.empty(len(offsets), np.int32), np.empty(len(offsets) - 1, np.int32)
             options = (*self._term_options(), field_weights)
             return indptr, lengths, *terms.count_rows(text, offsets, *options, self.keys, self.ids, indptr, lengths)
 
-        slices = split_in_chunks([len(text) for text in texts])
-        parts = list(map_parallel(count, slices, self.threads if len(slices) > 1 else 1))
+        chunks = iter_chunks(texts, TEXTS_PER_CHUNK, CHARS_PER_CHUNK)
+        first = list(islice(chunks, 2))
+        parts = list(map_parallel(count, chain(first, chunks), self.threads if len(first) > 1 else 1))
         if not parts:
             return sp.csr_array((0, self.n_features), dtype=np.float32), np.zeros(0, np.int32)
         indptr = make_indptr(np.concatenate([np.diff(part[0]) for part in parts]))
@@ -251,34 +234,16 @@ class Tfidf(TfidfSettings):
 
     def _fit_entropy(self, texts: Sequence[str]) -> None:
         """Weight each term by 1 minus the entropy of its distribution over the texts, relative to the largest possible."""
-        counts, _ = self._count_rows(texts, self.parse_field_weights())
-        total = np.bincount(counts.indices, counts.data, minlength=self.n_features)
-        share = counts.data / total[counts.indices]  # of a term's occurrences that are in this text
-        entropy = -np.bincount(counts.indices, share * np.log(share), minlength=self.n_features)
+        weights, n = self.parse_field_weights(), self.n_features
+        total, entropy = np.zeros(n), np.zeros(n)
+        for chunk in iter_chunks(texts, TEXTS_PER_CHUNK, CHARS_PER_CHUNK):
+            counts, _ = self._count_rows(chunk, weights)
+            total += np.bincount(counts.indices, counts.data, minlength=n)
+        for chunk in iter_chunks(texts, TEXTS_PER_CHUNK, CHARS_PER_CHUNK):
+            counts, _ = self._count_rows(chunk, weights)
+            share = counts.data / total[counts.indices]  # of a term's occurrences that are in this text
+            entropy -= np.bincount(counts.indices, share * np.log(share), minlength=n)
         self.idf = (1 - entropy / np.log(max(len(texts), 2))).astype(np.float32)
-
-
-def split_in_chunks(lengths: Sequence[int]) -> list[slice]:
-    """Split texts into the chunks that one call of a kernel handles, by their number and total length.
-
-    :param lengths: [n] Number of characters of each text.
-
-    >>> split_in_chunks([1, _CHARS_PER_CHUNK, 1, 1])
-    [slice(0, 1, None), slice(1, 2, None), slice(2, 4, None)]
-    """
-    out, start, total = [], 0, 0
-    for i, length in enumerate(lengths):
-        if i > start and (i - start == _TEXTS_PER_CHUNK or total + length > _CHARS_PER_CHUNK):
-            out.append(slice(start, i))
-            start, total = i, 0
-        total += length
-    return [*out, slice(start, len(lengths))] if lengths else out
-
-
-def convert_to_bytes(texts: Sequence[str]) -> tuple[Bytes, Longs]:
-    """Concatenate normalised texts as UTF-8 bytes, as the kernels expect. Also returns the offset of each text."""
-    parts = [normalise_text(text).encode("utf-8", "replace") for text in texts]
-    return np.frombuffer(b"".join(parts), np.uint8), make_indptr([len(part) for part in parts], np.int64)
 
 
 def map_bytes_to_characters(text: str, content: Bytes) -> tuple[Longs, Longs]:
@@ -294,21 +259,6 @@ def map_bytes_to_characters(text: str, content: Bytes) -> tuple[Longs, Longs]:
     return starts[character], ends[character]
 
 
-def _read_terms(text: Bytes, spans: Longs, min_chars: int) -> list[bytes]:
-    """The terms at ``spans``."""
-    size = int((spans[:, 1] - spans[:, 0] + spans[:, 2]).sum())
-    out, ends = np.empty(size, np.uint8), np.empty(len(spans), np.int64)
-    terms.write_terms(text, spans, min_chars, out, ends)
-    joined, starts = out.tobytes(), [0, *ends[:-1].tolist()]
-    return [joined[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
-
-
 def _choose_table_size(n_terms: int) -> int:
     """A power of two with which at least half of the slots stay empty."""
     return max(1 << (2 * n_terms).bit_length(), 2)
-
-
-def _make_table(n_slots: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32], Longs]:
-    """An empty hash table: hashes, document frequencies, last texts, and spans of terms."""
-    spans = np.zeros((n_slots, 3), np.int64)
-    return np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.int32), np.zeros(n_slots, np.int32), spans

@@ -34,7 +34,7 @@ def split_in_halves(V: sp.csr_array, groups: list[Ints], seed: int, threads: int
 
     def split(job: tuple[int, Ints]) -> tuple[Ints, Ints]:
         number, rows = job
-        indptr, indices, data, columns = compact_rows(V.indptr, V.indices, V.data, V.shape[1], rows)
+        indptr, indices, data, columns = compact_rows(V, rows)
         order = rows[_sort_by_half(indptr, indices, data, len(columns), seed + number)]
         middle = (len(rows) + 1) // 2
         return order[:middle], order[middle:]

@@ -25,7 +25,7 @@ def cluster_sparse(V: sp.csr_array, rows: Ints, k: int, seed: int, threads: int 
     :param rows: [n] Indices of the rows, at least k. k random ones are the first centres.
     """
     order = np.random.default_rng(seed).permutation(len(rows))
-    indptr, indices, data, columns = compact_rows(V.indptr, V.indices, V.data, V.shape[1], rows)
+    indptr, indices, data, columns = compact_rows(V, rows)
     cluster, similarity = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
 
     def assign(members: Longs, centres: Floats) -> None:

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from longtail.errors import DataError
 from longtail.features.rewriting import choose_subword_weight, count_words, estimate_rare_share
+from longtail.features.store import fit_vectors
 from longtail.features.text import PLAIN_WORDS, TextFeatures, fill_plain_words
 from longtail.kernels import Ints
 from longtail.labelspace.names import NAMES, NameSamples, append_labels
@@ -90,7 +91,7 @@ def choose_names(
     :returns: Whether they are, and why.
     """
     words = TextFeatures(**PLAIN_WORDS, threads=threads)
-    chosen, why = choose_features(texts, words.fit_transform(texts), Y, words, names, None, fit_quick, seed)
+    chosen, why = choose_features(texts, fit_vectors(words, texts), Y, words, names, None, fit_quick, seed)
     return chosen[NAMES], why
 
 

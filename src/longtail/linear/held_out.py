@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.csr import take_rows
 from longtail.data.holdout import MAX_HELD_OUT
 from longtail.features.normaliser import Normaliser
 from longtail.kernels import Longs
@@ -51,8 +52,9 @@ def predict_by_part(
     rows = np.append(part, n_samples + np.flatnonzero(has_samples[Y[n_samples:].indices]))  # a name has one label
     if not len(held_out) or not Y[rows].nnz:
         return None
-    model = fit(X[rows], Y[rows])
-    best = model.topk(drop_unseen_features(X[held_out], X[rows]), k)
+    fitted = take_rows(X, rows)
+    model = fit(fitted, Y[rows])
+    best = model.topk(drop_unseen_features(X[held_out], fitted), k)
     source = f"{len(held_out):,} training samples, predicted by a second model of {len(part):,} others"
     return HeldOut(best, Y[held_out], model.label_counts / np.sqrt(len(part) / n_samples), source)
 

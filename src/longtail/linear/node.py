@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import compact_rows, make_indptr
+from longtail.csr import append_constant, compact_rows, make_indptr
 from longtail.kernels import Floats, Ints, Longs, kernel, map_parallel
 from longtail.linear.solver import SOLVERS
 
@@ -118,7 +118,7 @@ class NodeTrainer:
             options = (weight[trained], seed, threads, sample_weight, None if start is None else start[trained])
             some = self.train(X, rows, subset, *options) if trained else NodeWeights.empty()
             return some.add_certain_children(trained, len(positives))
-        indptr, indices, data, columns = compact_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
+        indptr, indices, data, columns = compact_rows(X, rows)
         indptr, indices, data = append_constant(indptr, indices, data, len(columns))
         of_samples = np.ones(len(rows), np.float32) if sample_weight is None else sample_weight
         of_columns = None if start is None else start[:, columns]
@@ -144,24 +144,6 @@ class NodeTrainer:
 def choose_int_type(largest: int) -> type[np.integer[Any]]:
     """The smallest integer type that holds 0 to ``largest``."""
     return np.uint8 if largest < 2**8 else np.uint16 if largest < 2**16 else np.int32
-
-
-@kernel
-def append_constant(indptr: Ints, indices: Ints, data: Floats, column: int) -> tuple[Ints, Ints, Floats]:
-    """Append a feature that is 1 in every row of a CSR matrix; its weight is the bias."""
-    n = len(indptr) - 1
-    to_indptr = np.empty(n + 1, np.int32)
-    to_indices, to_data = np.empty(len(indices) + n, np.int32), np.empty(len(indices) + n, np.float32)
-    to_indptr[0] = 0
-    q = 0
-    for i in range(n):
-        for p in range(indptr[i], indptr[i + 1]):
-            to_indices[q], to_data[q] = indices[p], data[p]
-            q += 1
-        to_indices[q], to_data[q] = column, 1.0
-        q += 1
-        to_indptr[i + 1] = q
-    return to_indptr, to_indices, to_data
 
 
 def prune_weights(W: Floats, prune: float) -> sp.csr_array:

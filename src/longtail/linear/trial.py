@@ -65,7 +65,7 @@ class Trial:
         :param max_nonzeros: Clusters of labels are added while their samples have fewer non-zero features than this.
         """
         n = Y.shape[0] - n_names
-        X, Y, of_names = X[:n], Y[:n], Y[n:]
+        X, Y, of_names = X[:n] if n_names else X, Y[:n], Y[n:]  # a matrix that is mapped is not copied
         if np.count_nonzero(np.diff(Y.indptr)) < MIN_SAMPLES:
             return None
         part = draw_label_clusters(X, Y, max_nonzeros, seed, threads)

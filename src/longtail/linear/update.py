@@ -22,9 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import compact_rows, get_column_rows
+from longtail.csr import append_constant, compact_rows, get_column_rows
 from longtail.kernels import Floats, Ints, map_parallel
-from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, append_constant
+from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer
 from longtail.linear.solver import SOLVERS, Signs, estimate_duals
 from longtail.progress import Progress
 
@@ -109,7 +109,7 @@ class CompactSamples:
     def __init__(self, samples: UpdateSamples, rows: Ints) -> None:
         """Select the given rows, ascending."""
         X, self.rows = samples.X, rows
-        indptr, indices, data, self.columns = compact_rows(X.indptr, X.indices, X.data, X.shape[1], rows)
+        indptr, indices, data, self.columns = compact_rows(X, rows)
         self.arrays = append_constant(indptr, indices, data, len(self.columns))
         self.is_old, self.is_partial, self.stands = samples.is_old[rows], samples.is_partial[rows], samples.stands[rows]
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.labelspace.frequency import slice_by_frequency
 from longtail.metrics.intervals import draw_sums
 from longtail.metrics.ranking import DEFAULT_KS
-from longtail.topk import NO_LABEL, TopK, find_hits
+from longtail.topk import NO_LABEL, TopK
 
 N_BINS = 20
+MAX_PAIRED = 1 << 17  # samples whose pairs are compared
 _N_RESAMPLES = 200  # an interval of an error needs fewer than the metrics that methods are compared by
 
 Doubles = NDArray[np.float64]
@@ -48,20 +48,20 @@ class Reliability:
 
 
 def measure_reliability(
-    topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.integer[Any]], ks: Sequence[int] = DEFAULT_KS
+    topk: TopK, hits: NDArray[np.bool_], label_counts: NDArray[np.integer[Any]], ks: Sequence[int] = DEFAULT_KS
 ) -> Reliability:
     """Compare probabilities with the truth.
 
     :param topk: Predictions whose scores are probabilities.
-    :param Y: The true labels, [n_samples, n_labels].
+    :param hits: [n_samples, k] Which of them are right.
     :param label_counts: [n_labels] Training samples of each label.
     :param ks: Ranks to evaluate at.
 
     >>> topk = TopK(np.zeros((4, 1)), np.full((4, 1), 0.75))  # right in 2 of 4 cases, not in 3 of 4
-    >>> measure_reliability(topk, sp.csr_array([[1], [1], [0], [0]]), np.array([5]), ks=(1,)).values
+    >>> measure_reliability(topk, np.array([[True], [True], [False], [False]]), np.array([5]), ks=(1,)).values
     {'ECE@1': 25.0}
     """
-    hits, values, intervals = find_hits(topk, Y), {}, {}
+    values, intervals = {}, {}
     for k in ks:
         found, p, y = topk.ids[:, :k] != NO_LABEL, topk.scores[:, :k].astype(np.float64), hits[:, :k]
         values[f"ECE@{k}"] = compute_ece(p[found], y[found])
@@ -75,6 +75,35 @@ def measure_reliability(
     pairs = zip(sizes.tolist(), _sum(p[order], starts), _sum(y[order], starts), strict=True)
     bins = [ReliabilityBin(n, 100 * float(sum_p) / n, 100 * float(sum_y) / n) for n, sum_p, sum_y in pairs]
     return Reliability(values, intervals, slices, bins)
+
+
+class PairedScores:
+    """Predictions and which of them are right, of at most ``MAX_PAIRED`` samples: if there are more, every second is kept.
+
+    :param k: Number of predictions per sample.
+    """
+
+    def __init__(self, k: int) -> None:
+        self._k, self._step, self._n_samples = k, 1, 0
+        self._parts: list[tuple[TopK, NDArray[np.bool_]]] = []
+
+    def add(self, topk: TopK, hits: NDArray[np.bool_]) -> None:
+        """Add samples."""
+        width = ((0, 0), (0, max(self._k - topk.k, 0)))
+        ids = np.pad(topk.ids, width, constant_values=NO_LABEL)[:, : self._k]
+        scores = np.pad(topk.scores, width, constant_values=-np.inf)[:, : self._k]
+        every = slice(-self._n_samples % self._step, None, self._step)
+        self._parts.append((TopK(ids[every], scores[every]), np.pad(hits, width)[:, : self._k][every]))
+        self._n_samples += topk.n_samples
+        while -(-self._n_samples // self._step) > MAX_PAIRED:
+            kept, right = self.join()
+            self._parts = [(TopK(kept.ids[::2], kept.scores[::2]), right[::2])]
+            self._step *= 2
+
+    def join(self) -> tuple[TopK, NDArray[np.bool_]]:
+        """Return the samples that are kept."""
+        ids, scores = (np.concatenate([getattr(best, name) for best, _ in self._parts]) for name in ("ids", "scores"))
+        return TopK(ids, scores), np.concatenate([right for _, right in self._parts])
 
 
 def compute_ece(p: Doubles, y: NDArray[np.bool_]) -> float:

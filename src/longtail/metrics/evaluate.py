@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from longtail.data.hierarchy import Hierarchy
 from longtail.html import format_table
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY, compute_inverse_propensity
-from longtail.metrics.calibration import ReliabilityBin, measure_reliability
-from longtail.metrics.hierarchy import score_hierarchy
+from longtail.metrics.calibration import PairedScores, ReliabilityBin, measure_reliability
+from longtail.metrics.grouped import GroupedScores
+from longtail.metrics.hierarchy import HierarchyCounts
 from longtail.metrics.intervals import bootstrap
 from longtail.metrics.ranking import DEFAULT_KS, RANKING_METRICS, SampleScores, score_samples
-from longtail.metrics.sets import describe_sets, score_sets
+from longtail.metrics.sets import SetCounts, score_sets
 from longtail.metrics.slices import LabelCounts, count_labels, score_slices
-from longtail.topk import TopK, make_indicator
+from longtail.topk import TopK, find_hits, make_indicator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,7 +30,7 @@ class Evaluation:
     values: dict[str, float]  # by name: "P@1", …, "coverage@5", "micro-F1", …
     intervals: dict[str, tuple[float, float]]  # 95 % confidence intervals of averages over samples, and calibration errors
     slices: dict[str, dict[str, float]]  # metrics of the labels in each slice of label frequency
-    scores: SampleScores  # ranking metrics of each sample
+    scores: SampleScores  # ranking metrics of each sample, or of groups of very many samples
     labels: LabelCounts  # true and predicted samples of each label
     n_samples: int
     bins: list[ReliabilityBin] = field(default_factory=list)  # empty if the scores are not probabilities
@@ -99,28 +100,74 @@ def evaluate(
     >>> evaluate(topk, sp.csr_array([[1, 0], [1, 1]]), label_counts=np.array([5, 5]), n_train=10, ks=(1, 2))
     Evaluation(P@1 100.00, P@2 75.00, nDCG@2 100.00, PSP@2 100.00; 2 samples)
     """
-    n_labels = max(Y.shape[1], len(label_counts))  # test data may have labels that training data has not, or fewer
-    Y = _widen(Y, n_labels)
-    counts = np.zeros(n_labels, np.int32)
-    counts[: len(label_counts)] = label_counts
-    scores = score_samples(topk, Y, compute_inverse_propensity(counts, n_train, *propensity), ks)
-    depth = max(ks)
-    labels = count_labels(topk, Y, depth)
-    values = {**scores.values(), f"coverage@{depth}": labels.coverage()}
-    slices, intervals, bins = score_slices(topk, Y, counts, depth), bootstrap(scores), []
-    if sets is not None:
-        by_sample = score_sets(sets, Y)
-        values |= by_sample.values() | describe_sets(sets, Y)
-        intervals |= bootstrap(by_sample)
-    if hierarchy is not None and hierarchy.parents.nnz:
-        predicted = None if sets is None else make_indicator(sets, n_labels)
-        values |= score_hierarchy(topk, Y, hierarchy, ks, predicted)
-    if probabilities:
-        found = measure_reliability(topk, Y, counts, ks)
-        values, intervals, bins = values | found.values, intervals | found.intervals, found.bins
-        for name, error in found.slices.items():
-            slices[name][f"ECE@{depth}"] = error
-    return Evaluation(values, intervals, slices, scores, labels, int(Y.shape[0]), bins, target)
+    evaluator = Evaluator(
+        label_counts, n_train, ks=ks, propensity=propensity, probabilities=probabilities, hierarchy=hierarchy
+    )
+    evaluator.add(topk, Y, sets)
+    return evaluator.finish(target)
+
+
+class Evaluator:
+    """Computes the metrics of predictions that come in blocks; arguments as for ``evaluate``.
+
+    Memory does not grow with the samples: see ``GroupedScores``. Calibration errors are those of at most ``MAX_PAIRED``
+    samples, evenly distributed.
+    """
+
+    def __init__(
+        self,
+        label_counts: NDArray[np.int32],
+        n_train: int,
+        *,
+        ks: Sequence[int] = DEFAULT_KS,
+        propensity: tuple[float, float] = DEFAULT_PROPENSITY,
+        probabilities: bool = False,
+        hierarchy: Hierarchy | None = None,
+    ) -> None:
+        self.label_counts, self.n_train, self.ks, self.propensity = label_counts, n_train, ks, propensity
+        self.hierarchy = hierarchy if hierarchy is not None and hierarchy.parents.nnz else None
+        self.paired = PairedScores(max(ks)) if probabilities else None
+        self._scores, self._set_scores = GroupedScores(), GroupedScores()
+        self._labels, self._sets, self._counted = LabelCounts.empty(), SetCounts(), HierarchyCounts()
+
+    def add(self, topk: TopK, Y: sp.csr_array, sets: TopK | None = None) -> None:
+        """Add predictions for further samples. Y may have more columns than before."""
+        n_labels = max(Y.shape[1], len(self.label_counts))  # test data may have labels that training data has not, or fewer
+        Y = _widen(Y, n_labels)
+        weights = compute_inverse_propensity(self._pad_counts(n_labels), self.n_train, *self.propensity)
+        self._scores.add(score_samples(topk, Y, weights, self.ks))
+        self._labels += count_labels(topk, Y, max(self.ks))
+        if sets is not None:
+            self._set_scores.add(score_sets(sets, Y))
+            self._sets.add(sets, Y)
+        if self.hierarchy is not None:
+            predicted = None if sets is None else make_indicator(sets, n_labels)
+            self._counted.add(topk, Y, self.hierarchy, self.ks, predicted)
+        if self.paired is not None:
+            self.paired.add(topk, find_hits(topk, Y))
+
+    def finish(self, target: str = "") -> Evaluation:
+        """Compute the metrics. target: what the sets should achieve, as users write it."""
+        depth, n_samples = max(self.ks), self._scores.n_samples
+        counts, scores = self._pad_counts(len(self._labels.true)), self._scores.join()
+        values = {**scores.values(), f"coverage@{depth}": self._labels.coverage()}
+        slices, intervals, bins = score_slices(self._labels, n_samples, counts, depth), bootstrap(scores), []
+        if self._set_scores.n_samples:
+            by_sample = self._set_scores.join()
+            values |= by_sample.values() | self._sets.values()
+            intervals |= bootstrap(by_sample)
+        values |= self._counted.values()
+        if self.paired is not None:
+            found = measure_reliability(*self.paired.join(), counts, self.ks)
+            values, intervals, bins = values | found.values, intervals | found.intervals, found.bins
+            for name, error in found.slices.items():
+                slices[name][f"ECE@{depth}"] = error
+        return Evaluation(values, intervals, slices, scores, self._labels, n_samples, bins, target)
+
+    def _pad_counts(self, n_labels: int) -> NDArray[np.int32]:
+        counts = np.zeros(n_labels, np.int32)
+        counts[: len(self.label_counts)] = self.label_counts
+        return counts
 
 
 def _widen(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:

@@ -13,36 +13,60 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.hierarchy import Hierarchy
+from longtail.kernels import Longs
 from longtail.topk import NO_LABEL, TopK
 
 HIERARCHY_METRICS = ("hP", "hR", "hF1")
 
 
-def score_hierarchy(
-    topk: TopK, Y: sp.csr_array, hierarchy: Hierarchy, ks: Sequence[int], predicted: sp.csr_array | None = None
-) -> dict[str, float]:
-    """Compute the metrics of the k best labels, ``hP@k``, ``hR@k`` and ``hF1@k``, and of predicted sets, ``hP``, …
-
-    :param topk: The predictions.
-    :param Y: The true labels, [n_samples, n_labels].
-    :param hierarchy: The parents of the labels.
-    :param ks: Numbers of labels.
-    :param predicted: Indicator matrix of predicted sets. None: only the metrics of the k best labels.
+class HierarchyCounts:
+    """The metrics of the k best labels, ``hP@k``, ``hR@k`` and ``hF1@k``, and of predicted sets, ``hP``, …
 
     >>> hierarchy = Hierarchy.from_names([(), ("pets",), ("pets",), ()], {"pets": 0, "cats": 1, "dogs": 2, "cars": 3})
-    >>> score_hierarchy(TopK(np.array([[1]]), np.array([[0.9]])), sp.csr_array([[0, 0, 1, 0]]), hierarchy, [1])
+    >>> best, Y = TopK(np.array([[1]]), np.array([[0.9]])), sp.csr_array([[0, 0, 1, 0]])
+    >>> HierarchyCounts().add(best, Y, hierarchy, [1]).values()
     {'hP@1': 50.0, 'hR@1': 50.0, 'hF1@1': 50.0}
     """
-    hierarchy = hierarchy.widen(Y.shape[1])
-    true = _add_ancestors(Y, hierarchy)
-    out: dict[str, float] = {}
-    for k in ks:
-        ids = topk.ids[:, :k]
-        filled = ids != NO_LABEL
-        rows = np.repeat(np.arange(topk.n_samples), filled.sum(axis=1))
-        best = sp.csr_array((np.ones(len(rows), np.int32), (rows, ids[filled])), shape=Y.shape)
-        out |= {f"{name}@{k}": value for name, value in _compare_sets(_add_ancestors(best, hierarchy), true).items()}
-    return out | ({} if predicted is None else _compare_sets(_add_ancestors(predicted, hierarchy), true))
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Longs] = {}  # by what follows the names: predicted labels, true labels, and both
+
+    def add(
+        self, topk: TopK, Y: sp.csr_array, hierarchy: Hierarchy, ks: Sequence[int], predicted: sp.csr_array | None = None
+    ) -> HierarchyCounts:
+        """Add samples.
+
+        :param topk: The predictions.
+        :param Y: The true labels, [n_samples, n_labels].
+        :param hierarchy: The parents of the labels.
+        :param ks: Numbers of labels.
+        :param predicted: Indicator matrix of predicted sets. None: only the metrics of the k best labels.
+        """
+        hierarchy = hierarchy.widen(Y.shape[1])
+        true = _add_ancestors(Y, hierarchy)
+        for k in ks:
+            ids = topk.ids[:, :k]
+            filled = ids != NO_LABEL
+            rows = np.repeat(np.arange(topk.n_samples), filled.sum(axis=1))
+            best = sp.csr_array((np.ones(len(rows), np.int32), (rows, ids[filled])), shape=Y.shape)
+            self._count(f"@{k}", _add_ancestors(best, hierarchy), true)
+        if predicted is not None:
+            self._count("", _add_ancestors(predicted, hierarchy), true)
+        return self
+
+    def _count(self, name: str, predicted: sp.csr_array, true: sp.csr_array) -> None:
+        found = np.array([predicted.nnz, true.nnz, predicted.multiply(true).nnz], np.int64)
+        self._counts[name] = self._counts.get(name, np.zeros(3, np.int64)) + found
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics by name."""
+        out: dict[str, float] = {}
+        for name, counts in self._counts.items():
+            n_predicted, n_true, n_both = counts.tolist()
+            pairs = ((n_predicted, 1), (n_true, 1), (n_predicted + n_true, 2))
+            values = [100.0 * factor * n_both / n if n else 0.0 for n, factor in pairs]
+            out |= {f"{metric}{name}": value for metric, value in zip(HIERARCHY_METRICS, values, strict=True)}
+        return out
 
 
 def _add_ancestors(Y: sp.csr_array, hierarchy: Hierarchy) -> sp.csr_array:
@@ -55,10 +79,3 @@ def _add_ancestors(Y: sp.csr_array, hierarchy: Hierarchy) -> sp.csr_array:
     out = sp.csr_array(Y * kept)
     out.eliminate_zeros()
     return out
-
-
-def _compare_sets(predicted: sp.csr_array, true: sp.csr_array) -> dict[str, float]:
-    n_both = int(predicted.multiply(true).nnz)
-    pairs = ((predicted.nnz, 1), (true.nnz, 1), (predicted.nnz + true.nnz, 2))
-    values = [100.0 * factor * n_both / n if n else 0.0 for n, factor in pairs]
-    return dict(zip(HIERARCHY_METRICS, values, strict=True))

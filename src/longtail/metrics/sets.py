@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.metrics.ranking import SampleScores
-from longtail.metrics.slices import count_labels
+from longtail.metrics.slices import LabelCounts, count_labels
 from longtail.topk import NO_LABEL, TopK, find_hits
 
 SET_METRICS = ("micro-F1", "macro-F1", "example-F1", "precision", "recall", "labels per sample", "empty sets")
@@ -37,26 +37,39 @@ def score_sets(sets: TopK, Y: sp.csr_array) -> SampleScores:
     return SampleScores(tuple(columns), numerators, denominators)
 
 
-def describe_sets(sets: TopK, Y: sp.csr_array) -> dict[str, float]:
-    """Compute the metrics of sets that are not ratios of sums over samples.
+class SetCounts:
+    """The metrics of sets that are not ratios of sums over samples, of samples that come in blocks.
 
-    :param sets: The predicted labels of each sample.
-    :param Y: The true labels, [n_samples, n_labels].
-    :returns: ``macro-F1``, the F1 of each label, averaged over the labels that are true or predicted at least once (0 to
-        100); ``labels per sample``; ``empty sets``, the share of the samples without a predicted label (0 to 100).
+    ``macro-F1``: the F1 of each label, averaged over the labels that are true or predicted at least once (0 to 100);
+    ``labels per sample``; ``empty sets``: the share of the samples without a predicted label (0 to 100).
 
-    >>> describe_sets(TopK(np.array([[0], [-1]]), np.array([[0.9], [-np.inf]])), sp.csr_array([[1, 0], [0, 1]]))
+    >>> sets = TopK(np.array([[0], [-1]]), np.array([[0.9], [-np.inf]]))
+    >>> SetCounts().add(sets, sp.csr_array([[1, 0], [0, 1]])).values()
     {'macro-F1': 50.0, 'labels per sample': 0.5, 'empty sets': 50.0}
     """
-    labels = count_labels(sets, Y, sets.k)
-    total = labels.true + labels.predicted
-    by_label = 2 * labels.correct[total > 0] / total[total > 0]
-    sizes = (sets.ids != NO_LABEL).sum(axis=1)
-    return {
-        "macro-F1": 100.0 * float(by_label.mean()) if len(by_label) else 0.0,
-        "labels per sample": float(sizes.mean()),
-        "empty sets": 100.0 * float((sizes == 0).mean()),
-    }
+
+    def __init__(self) -> None:
+        self.labels = LabelCounts.empty()
+        self.n_samples = self.n_labels = self.n_empty = 0
+
+    def add(self, sets: TopK, Y: sp.csr_array) -> SetCounts:
+        """Add the predicted labels of further samples, and their true labels [n_samples, n_labels]."""
+        sizes = (sets.ids != NO_LABEL).sum(axis=1)
+        self.labels += count_labels(sets, Y, sets.k)
+        self.n_samples += len(sizes)
+        self.n_labels += int(sizes.sum())
+        self.n_empty += int((sizes == 0).sum())
+        return self
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics by name."""
+        total = self.labels.true + self.labels.predicted
+        by_label = 2 * self.labels.correct[total > 0] / total[total > 0]
+        return {
+            "macro-F1": 100.0 * float(by_label.mean()) if len(by_label) else 0.0,
+            "labels per sample": self.n_labels / self.n_samples,
+            "empty sets": 100.0 * (self.n_empty / self.n_samples),
+        }
 
 
 def choose_threshold(topk: TopK, Y: sp.csr_array) -> float:

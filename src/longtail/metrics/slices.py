@@ -22,6 +22,17 @@ class LabelCounts:
     predicted: Longs  # samples for which it is predicted
     correct: Longs  # samples that have it and for which it is predicted
 
+    @classmethod
+    def empty(cls) -> LabelCounts:
+        """No labels."""
+        return cls(*(np.zeros(0, np.int64) for _ in range(3)))
+
+    def __add__(self, other: LabelCounts) -> LabelCounts:
+        """The counts of the samples of both; one of them may have further labels."""
+        n = max(len(self.true), len(other.true))
+        pairs = ((self.true, other.true), (self.predicted, other.predicted), (self.correct, other.correct))
+        return LabelCounts(*(np.pad(a, (0, n - len(a))) + np.pad(b, (0, n - len(b))) for a, b in pairs))
+
     def coverage(self) -> float:
         """Return the share of the labels that occur which were predicted correctly at least once, from 0 to 100."""
         return 100.0 * int((self.correct > 0).sum()) / max(int((self.true > 0).sum()), 1)
@@ -43,17 +54,18 @@ def count_labels(topk: TopK, Y: sp.csr_array, k: int) -> LabelCounts:
     return LabelCounts(count(Y.indices), count(first.ids[first.ids != NO_LABEL]), count(first.ids[find_hits(first, Y)]))
 
 
-def score_slices(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.int32], k: int) -> dict[str, dict[str, float]]:
+def score_slices(
+    labels: LabelCounts, n_samples: int, label_counts: NDArray[np.int32], k: int
+) -> dict[str, dict[str, float]]:
     """Compute metrics for slices of labels: head, torso, tail and unseen labels.
 
-    :param topk: The predictions.
-    :param Y: The true labels, [n_samples, n_labels].
+    :param labels: What ``count_labels`` returned for k predictions per sample.
+    :param n_samples: Number of samples.
     :param label_counts: Number of training samples of each label.
     :param k: Number of predictions per sample that count.
     :returns: For each slice: the number of labels, their true assignments, the recall@k of these, and the part of P@k that
         comes from the slice (the parts add up to P@k).
     """
-    labels = count_labels(topk, Y, k)
     counts = np.zeros(len(labels.true), np.int64)
     counts[: len(label_counts)] = label_counts
     slices: dict[str, dict[str, float]] = {}
@@ -63,6 +75,6 @@ def score_slices(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.int32], k
             "labels": int(mask.sum()),
             "true": n_true,
             f"recall@{k}": 100.0 * n_correct / max(n_true, 1),
-            f"part of P@{k}": 100.0 * n_correct / (topk.n_samples * k),
+            f"part of P@{k}": 100.0 * n_correct / (n_samples * k),
         }
     return slices

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import get_column_rows, pack_columns, unpack_columns
+from longtail.csr import append_constant, get_column_rows, pack_columns, unpack_columns
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.linear.held_out import predict_by_part
-from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, append_constant, prune_weights
+from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, prune_weights
 from longtail.linear.settings import LossSettings
 from longtail.linear.solver import SOLVERS
 from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C

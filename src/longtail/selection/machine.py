@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.prepare import MIN_MEMORY
+
+_USUAL_MEMORY = 4.0  # GB, if the system does not say
 _REPEATS = 20  # the fastest run counts; the others may have been disturbed
 _SPARSE_ROWS, _SPARSE_WIDTH, _NONZEROS_PER_ROW, _BLOCK = 4_000, 50_000, 50, 32
 _N_MATRICES, _MATRIX_SIZE = 1_000, 48  # so small that no library starts a second thread for them
@@ -58,3 +61,8 @@ def free_memory() -> float | None:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
         return pages / 1e9 or None
     return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024 / 1e9
+
+
+def choose_memory() -> float:
+    """Choose how many GB of memory to use if nothing is said: a quarter of what is free, and at least ``MIN_MEMORY``."""
+    return max((free_memory() or _USUAL_MEMORY) / 4, MIN_MEMORY)

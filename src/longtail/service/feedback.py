@@ -12,12 +12,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from longtail.data.dataset import check_text
 from longtail.data.feedback import check_verdicts
 from longtail.files import sync_folder
 from longtail.service.errors import ServiceError
 from longtail.service.metrics import Metrics
 from longtail.service.models import ServedModel
+from longtail.text_lines import check_text
 
 VERDICTS = ("accepted", "rejected", "added")
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from longtail.data.labels import COLUMNS, Labels
+from longtail.data.label_lines import format_label_lines
+from longtail.data.labels import Labels
 from longtail.errors import BundleError
 from longtail.files import find_unwritable, hash_file, open_atomic, sync_folder
 from longtail.locks import LOCK, PART_ENDING, lock_folder, remove_abandoned
@@ -166,9 +167,7 @@ def encode_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     for part, arrays in bundle.arrays.items():
         if arrays:
             yield f"{part}.safetensors", save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    columns = {"name": bundle.labels.names, **{COLUMNS[name][0]: column for name, column in bundle.labels.columns()}}
-    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    yield "labels.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    yield "labels.jsonl", format_label_lines(bundle.labels)
 
 
 def sign_manifest(manifest: dict[str, Any]) -> bytes:

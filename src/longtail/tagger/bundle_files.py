@@ -22,7 +22,8 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.data.labels import COLUMNS, Labels
+from longtail.data.label_lines import UNREADABLE, parse_label_lines
+from longtail.data.labels import Labels
 from longtail.errors import BundleError
 from longtail.state import SavedPart
 
@@ -151,22 +152,6 @@ def read_labels(stream: IO[bytes], where: str) -> Labels:
     :param where: The path of the file.
     """
     try:
-        rows = [json.loads(line) for line in stream.read().decode().split("\n") if line]
-        first: dict[str, Any] = rows[0] if rows else {}
-        columns = {"names": tuple(_get_cell(row, "name", "") for row in rows)}
-        for column, (name, empty) in COLUMNS.items():
-            if name in first:
-                columns[column] = tuple(_get_cell(row, name, empty) for row in rows)
-        return Labels(**columns)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return parse_label_lines(stream.read())
+    except UNREADABLE as error:
         raise BundleError(f"these are not the labels of a bundle ({error})", where=where, hint=COPY_AGAIN) from error
-
-
-def _get_cell(row: dict[str, Any], name: str, empty: Any) -> Any:
-    """Return a cell: a text, or a tuple of texts if the empty value of the column is one."""
-    cell = row[name]
-    words = [cell] if isinstance(empty, str) else cell
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{name} is {cell!r:.40}")
-    "".join(words).encode()  # an error for halves of surrogate pairs, which cannot be printed or saved again
-    return cell if isinstance(empty, str) else tuple(cell)

@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import check_features
-from longtail.data.dataset import Dataset, Labels, check_text
+from longtail.data.dataset import Dataset, Labels
 from longtail.data.frames import is_frame, is_matrix, is_tabular
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import BUILTIN, read_any
 from longtail.errors import DataError
+from longtail.text_lines import check_text
 
 
 def read_inputs(inputs: Any, reads_texts: bool, trained: Layout, **options: Unpack[LayoutOptions]) -> Any:

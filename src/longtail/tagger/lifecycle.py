@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from longtail.data.dataset import Dataset, check_text
+from longtail.data.dataset import Dataset
 from longtail.data.labels import COLUMNS, Labels
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.errors import DataError, SettingError, suggest
 from longtail.tagger.register import Register
+from longtail.text_lines import check_text
 from longtail.topk import NO_LABEL
 
 _N_SHOWN = 3  # labels in a summary

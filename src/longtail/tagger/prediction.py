@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
 from longtail.data.layout import LayoutOptions
 from longtail.decisions.constraints import Constraints
 from longtail.decisions.rules import LabelRules
 from longtail.decisions.targets import Target
 from longtail.extractor import Encoded
-from longtail.metrics.evaluate import Evaluation, evaluate
-from longtail.pipeline import join_topk
-from longtail.tagger.inputs import check_inputs, prepare_data, read_inputs
+from longtail.tagger.inputs import check_inputs, read_inputs
 from longtail.tagger.sets import find_sets, limit_sets
 from longtail.topk import NO_LABEL, TopK
 
@@ -80,26 +77,3 @@ def choose_batch_sets(tagger: Tagger, batch: Encoded, target: Target, rules: Lab
 
     sets = find_sets(find, target, tagger.decisions.set_rules, register.fold_counts(tagger.model.label_counts))
     return sets if rules is None or not len(rules.required) else rules.add_required(sets, find(len(rules.required)))
-
-
-def evaluate_tagger(
-    tagger: Tagger, data: Dataset, target: Target, ks: Sequence[int], propensity: tuple[float, float]
-) -> Evaluation:
-    """Evaluate a tagger; see ``Tagger.evaluate``."""
-    inputs, Y = prepare_data(data, tagger.labels, tagger.reads_texts)
-    best, sets, rules = [], [], tagger.resolve()
-    for batch in tagger.pipeline.encode_batches(inputs):
-        best.append(tagger.search.topk(batch, max(ks), rules))
-        sets.append(choose_batch_sets(tagger, batch, target, rules))
-    return evaluate(
-        join_topk(best),
-        tagger.register.fold(Y),
-        label_counts=tagger.register.fold_counts(tagger.pipeline.label_counts),
-        n_train=tagger.pipeline.n_samples,
-        ks=ks,
-        propensity=propensity,
-        sets=join_topk(sets),
-        target=str(target),
-        probabilities=tagger.score_meaning == "probability",
-        hierarchy=tagger.labels.hierarchy,
-    )

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read_any
+from longtail.data.stream import SampleStream, open_stream
 from longtail.decisions.calibration import Calibration
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
@@ -36,6 +37,7 @@ from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.description import describe_tagger
+from longtail.tagger.evaluation import evaluate_stream
 from longtail.tagger.explanation import Explanation, encode_sample, explain_label, find_explainable
 from longtail.tagger.fitting import fit_decisions, fit_parts
 from longtail.tagger.inputs import prepare_data
@@ -44,7 +46,6 @@ from longtail.tagger.prediction import (
     Tag,
     choose_batch_sets,
     encode_batches,
-    evaluate_tagger,
     find_best,
     load_inputs,
     name_labels,
@@ -414,15 +415,23 @@ class Tagger:
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
 
-        :param data: Data in one of the forms that ``fit`` takes.
+        :param data: Data in one of the forms that ``fit`` takes. Files of texts are read block by block.
         :param labels: Labels as for ``fit``.
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
         :param target: What sets of labels should achieve, as for ``predict``; they give F1 scores, precision and recall.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        chosen = resolve_target(target, None, self.calibration is not None, self.threshold)
-        return evaluate_tagger(self, read_any(data, labels, layout, trained=self.layout), chosen, ks, propensity)
+        chosen = self.resolve_target(target)
+        if isinstance(data, str | Path) and self.reads_texts and labels is None:
+            with open_stream(data, Layout.from_options(**layout), trained=self.layout) as stream:
+                return evaluate_stream(self, stream, chosen, ks, propensity).result
+        found = read_any(data, labels, layout, trained=self.layout)
+        return evaluate_stream(self, SampleStream(found, found.layout), chosen, ks, propensity).result
+
+    def resolve_target(self, target: str | Target | None) -> Target:
+        """Return what sets of labels should achieve; None: what suits the scores."""
+        return resolve_target(target, None, self.calibration is not None, self.threshold)
 
     def configure(self, **machine: Any) -> Self:
         """Change how the machine is used, at any time: ``threads`` and ``device``. Predictions stay the same."""

@@ -21,6 +21,7 @@ from longtail.features.label_names import NAME_WORD, has_words, list_forms, stri
 from longtail.features.name_similarity import EVIDENCE, N_BUCKETS, NameIndex, Rarity, hash_word
 from longtail.features.pretrained import STATIC_VECTORS
 from longtail.kernels import Bools, Floats, Ints
+from longtail.lazy_texts import SelectedTexts
 from longtail.linear.logistic import fit_logistic
 from longtail.model import PartWeights
 from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_count, extract_part, get_text, refuse
@@ -133,7 +134,7 @@ def fit_unseen(
         return None
     named = np.sort(random.permutation(named)[:_MAX_NAMES])
     order = random.permutation(len(texts))
-    rarity = Rarity.count([texts[i] for i in order[:_N_COUNTED]])
+    rarity = Rarity.count(SelectedTexts(texts, order[:_N_COUNTED]))
     index = NameIndex(labels, named, rarity, vectors)
     evidence, hits = [], []
     rows = order[:_N_FITTED]

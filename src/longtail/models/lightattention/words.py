@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from longtail.csr import MAX_INT32
 from longtail.errors import SettingError
+from longtail.features.term_counts import CHARS_PER_CHUNK, TEXTS_PER_CHUNK, convert_to_bytes
 from longtail.features.terms import number_words
-from longtail.features.tfidf import Tfidf, convert_to_bytes, map_bytes_to_characters, split_in_chunks
+from longtail.features.tfidf import Tfidf, map_bytes_to_characters
 from longtail.features.token_rows import TokenRows, join_rows
 from longtail.kernels import Floats, Ints, Longs, kernel
+from longtail.lazy_texts import iter_chunks
 from longtail.models.lightattention.settings import choose_max_length
 from longtail.progress import SILENT, Progress
 from longtail.state import State, check_count
@@ -81,7 +83,7 @@ class Vocabulary:
 
     def transform(self, texts: Sequence[str]) -> TokenRows:
         """Convert texts to word ids."""
-        return join_rows(self._find_words(texts[part])[0] for part in split_in_chunks([len(text) for text in texts]))
+        return join_rows(self._find_words(some)[0] for some in iter_chunks(texts, TEXTS_PER_CHUNK, CHARS_PER_CHUNK))
 
     def locate(self, text: str) -> WordSpans:
         """Find the words of one text: their ids, and the characters of the text that each spans.
