@@ -57,7 +57,8 @@ take no seed: their values differ by some tenths from run to run.
 
 Recorded before names of labels were training texts, or with earlier networks, and to be recorded again: `blend` on Finna
 (English), `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm` on Debian, `lightattention` on
-Debian and manual pages; `aplc` and `neuralxc` on manual pages and Finnish Finna records, which have no sparse part there;
+Debian and manual pages; `aplc` and `neuralxc` on Finnish Finna records, which have no sparse part there; `glas` on Finna
+records and `lightattention` on Gutenberg titles, whose sparse part was an earlier one;
 `secseq` on manual pages, Gutenberg and Finnish Finna records, in 8 bits. Most costs do not include calibration, which adds
 0 to 14 %.
 """
