@@ -32,7 +32,7 @@ def test_a_label_is_found_by_its_beginning_and_added(page: Any, service: Service
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     assert page.locator("#picker").is_hidden()
-    assert rows.nth(2).evaluate("row => row === document.activeElement")  # the same label as before, one row further down
+    expect(rows.nth(2)).to_be_focused()  # the same label as before, one row further down
     assert rows.nth(0).get_attribute("data-label-name") == "Maps in arctic law"
     assert rows.nth(0).get_attribute("data-state") == "added"
     expect(rows.nth(0).locator(".value")).to_have_text("2%")  # what the model says about it

@@ -44,11 +44,11 @@ def test_keys_and_the_mouse_highlight_the_words_of_a_label(page: Any, tag: Tag) 
         parts = predict_one(TEXT, "million", 20, explain=True)["labels"][rank]["parts"]
         return [TEXT[part["start"] : part["end"]] for part in parts if part["weight"] > 0.2]
 
-    assert rows.nth(0).evaluate("row => row === document.activeElement")
+    expect(rows.nth(0)).to_be_focused()
     assert marked(page) == words(0)  # also behind the emoji, which is two units of a JavaScript string
     page.keyboard.press("ArrowDown")
     page.keyboard.press("j")
-    assert rows.nth(2).evaluate("row => row === document.activeElement")
+    expect(rows.nth(2)).to_be_focused()
     assert marked(page) == words(2)
     assert words(2)[0].lower() in page.locator("#why").text_content()
     rows.nth(4).hover()
@@ -112,7 +112,7 @@ def test_decisions_by_keys_are_shown_and_undone(page: Any, tag: Tag) -> None:
     assert rows.nth(2).get_attribute("data-state") == ""
     rows.nth(1).get_by_role("button", name="Accept").click()
     assert rows.nth(1).get_attribute("data-state") == "accepted"
-    assert rows.nth(1).evaluate("row => row === document.activeElement")
+    expect(rows.nth(1)).to_be_focused()
     page.click("#accept-all")
     accepted = page.locator(".row.accepted").count()
     assert accepted == page.locator(".row:not(.below)[data-label-name]").count() > 2
