@@ -30,6 +30,7 @@ LAYERS = [
         "csr",
         "mapping",
         "mapped",
+        "mapped_matrix",
         "lazy_texts",
         "state",
         "registry",

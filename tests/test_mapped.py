@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 
 from longtail.csr import make_csr
 from longtail.errors import DataError
-from longtail.mapped import (
-    ArraysWriter,
-    MatrixWriter,
-    get_unfinished,
-    hash_arrays,
-    open_arrays,
-    open_matrix,
-    write_matrix,
-)
+from longtail.mapped import ArraysWriter, get_unfinished, hash_arrays, open_arrays
+from longtail.mapped_matrix import MatrixWriter, open_matrix, write_matrix
 
 TYPES = {"ids": "<i4", "bytes": "|u1"}
 

@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.lib.format import read_array_header_1_0, read_magic, write_array_header_1_0
 from numpy.typing import NDArray
 
-from longtail.csr import make_csr
 from longtail.errors import DataError
 from longtail.files import hash_file, name_full_disk, open_atomic, sync_folder
-from longtail.kernels import Longs
 from longtail.mapping import map_file
 
 MANIFEST = "arrays.json"
 _PROGRESS = "progress.json"
 _FORMAT = 1
 _HEADER_BYTES = 128  # of a .npy file with an array of numbers, however many
-_HINT = "Remove the folder, and write it again"
-_VALUES_PER_BLOCK = 1 << 22
+REWRITE_HINT = "Remove the folder, and write it again"
 
 
 class ArraysWriter:
@@ -161,10 +157,10 @@ def open_arrays(path: Path, *, hashed: bool = False) -> tuple[dict[str, NDArray[
         arrays = {name: _map_array(path / f"{name}.npy", entry, hashed) for name, entry in manifest["files"].items()}
         return arrays, dict(manifest["about"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"the manifest is damaged ({error})", where=str(path / MANIFEST), hint=_HINT) from error
+        raise DataError(f"the manifest is damaged ({error})", where=str(path / MANIFEST), hint=REWRITE_HINT) from error
     except OSError as error:
         found = f"a file cannot be read ({error.strerror})"
-        raise DataError(found, where=str(error.filename or path), hint=_HINT) from error
+        raise DataError(found, where=str(error.filename or path), hint=REWRITE_HINT) from error
 
 
 def hash_arrays(path: Path) -> str:
@@ -178,94 +174,6 @@ def get_unfinished(path: Path) -> Path:
     return path.with_name(f".{path.name}.unfinished")
 
 
-class MatrixWriter:
-    """Appends rows to a CSR matrix of float32 in a folder, in bounded memory. ``open_matrix`` maps it.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "X"
-    >>> with MatrixWriter(path, 2) as writer:
-    ...     writer.append(sp.csr_array([[0.0, 1.0]]))
-    ...     writer.append(sp.csr_array([[2.0, 0.0], [0.0, 0.0]]))
-    ...     _ = writer.finish()
-    >>> open_matrix(path).toarray().tolist()
-    [[0.0, 1.0], [2.0, 0.0], [0.0, 0.0]]
-    """
-
-    def __init__(self, path: Path, n_columns: int) -> None:
-        """Start a matrix, or continue an unfinished one.
-
-        :param path: The folder, which must not exist.
-        :param n_columns: The number of columns.
-        """
-        self._arrays = ArraysWriter(path, {"indptr": "<i8", "indices": "<i4", "data": "<f4"})
-        self._n_columns = n_columns
-        if not self.progress or self.progress["columns"] != n_columns:
-            self._arrays.close()
-            shutil.rmtree(self._arrays.folder)
-            self._arrays = ArraysWriter(path, {"indptr": "<i8", "indices": "<i4", "data": "<f4"})
-            self._arrays.append("indptr", np.zeros(1, np.int64))
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """What the last commit said."""
-        return self._arrays.progress
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows so far."""
-        return self._arrays.count("indptr") - 1
-
-    def append(self, rows: sp.csr_array) -> None:
-        """Append rows."""
-        if rows.shape[1] != self._n_columns:
-            found = f"rows of {rows.shape[1]:,} columns for a matrix of {self._n_columns:,}"
-            raise DataError(found, hint="Compute all rows with the same features")
-        first = self._arrays.count("indices")
-        self._arrays.append("indptr", first + rows.indptr[1:].astype(np.int64) - int(rows.indptr[0]))
-        part = slice(int(rows.indptr[0]), int(rows.indptr[-1]))
-        self._arrays.append("indices", rows.indices[part])
-        self._arrays.append("data", rows.data[part])
-
-    def commit(self, **progress: Any) -> None:
-        """Wait until all rows are on disk, so that another writer can continue here."""
-        self._arrays.commit(columns=self._n_columns, **progress)
-
-    def finish(self, **about: Any) -> str:
-        """Complete the matrix. Returns its hash."""
-        return self._arrays.finish(**{**about, "columns": self._n_columns})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._arrays.close()
-
-
-def write_matrix(path: Path, matrix: sp.csr_array) -> str:
-    """Write a matrix to a folder that must not exist. Returns its hash."""
-    with MatrixWriter(path, matrix.shape[1]) as writer:
-        writer.append(matrix)
-        return writer.finish()
-
-
-def open_matrix(path: Path, *, hashed: bool = False) -> sp.csr_array:
-    """Map a CSR matrix into memory; only its row pointers are read.
-
-    :param path: The folder that a ``MatrixWriter`` wrote.
-    :param hashed: Whether to read everything and to compare the hashes.
-    """
-    arrays, about = open_arrays(path, hashed=hashed)
-    try:
-        indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
-        n_columns = int(about["columns"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"this is not a matrix ({error})", where=str(path), hint=_HINT) from error
-    is_matrix = [array.dtype.str for array in (indptr, indices, data)] == ["<i8", "<i4", "<f4"] and len(indptr) > 0
-    if not is_matrix or not len(indices) == len(data) == indptr[-1] or not _grows(indptr):
-        raise DataError("the arrays of the matrix do not fit each other", where=str(path), hint=_HINT)
-    return make_csr(indptr, indices, data, n_columns)
-
-
 def write_json(path: Path, content: Any) -> None:
     """Write a value as JSON so that readers see the old file or the complete new one."""
     with open_atomic(path) as stream:
@@ -277,9 +185,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(where.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError("there are no complete arrays here", where=str(path), hint=_HINT) from error
+        raise DataError("there are no complete arrays here", where=str(path), hint=REWRITE_HINT) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"the manifest is damaged ({error})", where=str(where), hint=_HINT) from error
+        raise DataError(f"the manifest is damaged ({error})", where=str(where), hint=REWRITE_HINT) from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         hint = "Write the folder again, with this version of longtail"
         raise DataError("the arrays have another format, or the manifest is damaged", where=str(where), hint=hint)
@@ -296,9 +204,11 @@ def _map_array(path: Path, entry: Mapping[str, Any], hashed: bool) -> NDArray[An
         header = _read_header(stream, path)
         shape = ((size - _HEADER_BYTES) // dtype.itemsize,)
         if size != entry["bytes"] or header != (shape, False, dtype):
-            raise DataError("the file is damaged: it has another size or type", where=str(path), hint=_HINT)
+            raise DataError("the file is damaged: it has another size or type", where=str(path), hint=REWRITE_HINT)
         if hashed and hash_file(path) != entry["sha256"]:
-            raise DataError("the file is damaged: its SHA-256 is not that in the manifest", where=str(path), hint=_HINT)
+            raise DataError(
+                "the file is damaged: its SHA-256 is not that in the manifest", where=str(path), hint=REWRITE_HINT
+            )
         return map_file(stream, dtype, _HEADER_BYTES, path.parent.parent)
 
 
@@ -307,15 +217,9 @@ def _read_header(stream: IO[bytes], path: Path) -> tuple[Any, ...]:
         read_magic(stream)
         return read_array_header_1_0(stream)
     except ValueError as error:
-        raise DataError(f"this is not a .npy file ({error})", where=str(path), hint=_HINT) from error
+        raise DataError(f"this is not a .npy file ({error})", where=str(path), hint=REWRITE_HINT) from error
 
 
 def _write_header(stream: IO[bytes], dtype: np.dtype[Any], size: int) -> None:
     """Write the header of a .npy file; numpy leaves space in it for larger numbers."""
     write_array_header_1_0(stream, {"descr": dtype.str, "fortran_order": False, "shape": (size,)})
-
-
-def _grows(indptr: Longs) -> bool:
-    """Whether row pointers start at 0 and never fall; in blocks, so that no copy of them is in memory."""
-    starts = range(0, len(indptr), _VALUES_PER_BLOCK)
-    return indptr[0] == 0 and all((np.diff(indptr[at : at + _VALUES_PER_BLOCK + 1]) >= 0).all() for at in starts)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.csr import MAX_INT32, check_features, check_labels
-from longtail.data.holdout import draw_holdout, take_samples
+from longtail.data.holdout import draw_holdout, find_sampled_labels, take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.extras import require
@@ -261,9 +261,9 @@ class Model(Settings, ABC):
         fitted = self.label_counts - np.bincount(Y[rows].indices, minlength=self.n_labels)
         source = f"{len(rows):,} training samples that were held out for early stopping"
         allowed = None
-        if self.n_names:  # a name has told the model of labels that only held-out samples have; there are none in new ones
-            samples = np.setdiff1d(np.arange(Y.shape[0] - self.n_names), rows)
-            allowed = np.isin(np.arange(self.n_labels), Y[samples].indices)
+        if self.n_names:
+            fitted_rows = np.setdiff1d(np.arange(Y.shape[0]), rows)
+            allowed = np.isin(np.arange(self.n_labels), find_sampled_labels(Y[fitted_rows], self.n_names))
         return HeldOut(self.topk(take_samples(X, rows), k, allowed=allowed), Y[rows], fitted, source)
 
     def topk(self, X: Input, k: int = 5, *, allowed: Bools | None = None) -> TopK:

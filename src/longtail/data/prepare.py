@@ -36,7 +36,8 @@ from longtail.data.stream import open_stream
 from longtail.errors import DataError, SettingError
 from longtail.files import check_new_folder, hash_file, open_atomic
 from longtail.locks import lock_folder
-from longtail.mapped import ArraysWriter, MatrixWriter, hash_arrays, write_json
+from longtail.mapped import ArraysWriter, hash_arrays, write_json
+from longtail.mapped_matrix import MatrixWriter
 from longtail.progress import SILENT, Progress, Stage
 
 MIN_MEMORY = 0.4  # GB

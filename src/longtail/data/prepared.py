@@ -21,7 +21,8 @@ from longtail.errors import DataError
 from longtail.files import hash_file
 from longtail.kernels import Longs
 from longtail.lazy_texts import MappedTexts
-from longtail.mapped import hash_arrays, open_arrays, open_matrix
+from longtail.mapped import hash_arrays, open_arrays
+from longtail.mapped_matrix import open_matrix
 
 MANIFEST, LABEL_LINES, WORK = "prepared.json", "labels.jsonl", "work"
 SAMPLES, LABELS, VECTORS, FEATURES = "samples", "labels", "vectors", "features"

@@ -14,7 +14,8 @@ from longtail.errors import DataError
 from longtail.features.text import TextFeatures
 from longtail.lazy_texts import LazyTexts, iter_chunks
 from longtail.locks import lock_folder
-from longtail.mapped import ArraysWriter, MatrixWriter, open_arrays, open_matrix
+from longtail.mapped import ArraysWriter, open_arrays
+from longtail.mapped_matrix import MatrixWriter, open_matrix
 from longtail.progress import SILENT, Progress
 from longtail.settings import RUNTIME
 from longtail.state import SavedPart

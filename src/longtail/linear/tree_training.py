@@ -72,7 +72,7 @@ class TreeTraining:
         return found, n_rows[found[:, 0]] * (found[:, 2] - found[:, 1])
 
     def _has_certain_child(self, node: int) -> bool:
-        """Whether a child gets no classifier: the others are then numbered without it, and blocks cannot be told apart."""
+        """Whether a child gets no classifier: the others are then numbered without it, so blocks have other numbers."""
         children = slice(self.tree.first_child[node], self.tree.first_child[node + 1])
         counts = np.diff(self.samples.indptr)
         n_rows = counts[node] if node else self.samples.shape[0]
@@ -86,7 +86,7 @@ class TreeTraining:
             "weight": self.weight,
             "pieces": pieces.ravel(),
         }
-        inputs = {"X": self.X, "tree": tree | {"pieces": pieces.ravel()}, "samples": pack_columns(self.samples)}
+        inputs = {"X": self.X, "tree": tree, "samples": pack_columns(self.samples)}
         if self.matched is not None:
             inputs["matched"] = pack_columns(self.matched)
         return inputs, asdict(self.trainer)

@@ -26,7 +26,8 @@ import scipy.sparse as sp
 from longtail import __version__, errors
 from longtail.errors import DataError, LongtailError, WriteError, restore_error
 from longtail.files import name_full_disk, open_atomic
-from longtail.mapped import ArraysWriter, hash_arrays, open_arrays, open_matrix, write_matrix
+from longtail.mapped import ArraysWriter, hash_arrays, open_arrays
+from longtail.mapped_matrix import open_matrix, write_matrix
 from longtail.state import State
 
 Inputs = Mapping[str, Any]  # by name: a CSR matrix, or a state
