@@ -151,6 +151,7 @@ def test_training_shows_a_plan_and_removes_the_shards(
         ("--shards 3", "--shards needs a cluster"),
         ("--method popularity --cluster local:2", "popularity cannot be trained on a cluster"),
         ("--cluster spark:2", 'there is no engine "spark:2"'),
+        ("--cluster local:0", 'there is no engine "local:0"'),
     ],
 )
 def test_wrong_options_are_noticed_before_data_is_read(

@@ -102,7 +102,7 @@ def open_engine(address: str) -> Engine:
     :param address: ``local:N``, ``dask:ADDRESS`` or ``ray:ADDRESS``.
     """
     kind, _, place = address.partition(":")
-    if kind == "local" and (not place or place.isdigit()):
+    if kind == "local" and (not place or (place.isdigit() and int(place))):
         return LocalEngine(count_threads(int(place) if place else None))
     if kind in ("dask", "ray") and place:
         return DaskEngine(place) if kind == "dask" else RayEngine(place)
