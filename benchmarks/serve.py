@@ -318,6 +318,7 @@ def measure_ours(model: Path, texts: list[str], folder: Path, seconds: float, mi
         print_progress(f"{tables['overload']}")
         if minutes:
             tables["soak"] = soak(server, texts, minutes)
+            print_progress(f"{tables['soak']}")
     return tables
 
 

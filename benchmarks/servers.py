@@ -170,7 +170,8 @@ def make_longtail(model: Path, folder: Path, port: int | None = None, *settings:
 
 def make_litserve(model: Path, folder: Path, api: str) -> Server:
     """The same model behind LitServe, which predicts requests ``ALONE`` or ``TOGETHER``."""
-    port, script = find_port(), folder / "litserve_server.py"
+    port = find_port()
+    script = folder / f"litserve_{port}.py"
     script.write_text(LITSERVE.format(folder=str(model), k=K, port=port, api=api))
     command = [str(peer_python("litserve")), str(script)]
     return Server(
