@@ -3,8 +3,8 @@
 The layers that do not depend on the prefix are computed once per text; a node then costs its sum and its children. Each text
 is computed separately, so its scores do not depend on the other texts.
 
-With a sparse part (``linear.sparse_part``), a label is ranked by the sum of the logit of its probability and its score by the
-part, a node by its logit and the best score below it. No label below has a larger sum, so only the beam can miss a label.
+With a sparse part (``linear.sparse_part``), a label is ranked by the sum of the logit of its probability and the part's
+score, a node by its logit and the best score below it. No label below has a larger sum, so only the beam can miss a label.
 """
 
 from __future__ import annotations
