@@ -89,8 +89,12 @@ def test_models_without_one_are_loaded_without() -> None:
     assert SecSeq(**SETTINGS, sparse_part=True).restore(old.state()).sparse is None
 
 
-def test_a_damaged_sparse_part_is_refused() -> None:
+def test_a_sparse_part_that_does_not_fit_is_refused() -> None:
     model, part = fit()
     state = model.state()
-    with pytest.raises(LongtailError, match=r"sparse\.bias|bias"):
+    with pytest.raises(LongtailError, match=r"sparse\.bias"):
         SecSeq(**SETTINGS).restore({**state, "sparse.bias": part.bias[:-1]})
+    sequences = SecSeq(target="sequence", **{name: SETTINGS[name] for name in ("width", "hidden", "threads")}).fit(X, Y)
+    of_part = {name: array for name, array in state.items() if name.startswith("sparse.")}
+    with pytest.raises(LongtailError, match=r"sparse\.weights.*another network"):
+        SecSeq(**sequences.get_params()).restore({**sequences.state(), **of_part})

@@ -18,7 +18,7 @@ from longtail.features.mlp import Doubles
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
-from longtail.kernels import Bools, Floats, Ints
+from longtail.kernels import Bools, Floats
 from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed_by_walks, pifa
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.sparse_part import SparsePart
@@ -32,11 +32,10 @@ from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols, upgrade_features
 from longtail.models.secseq.trie import NO_CODE
 from longtail.progress import Progress
-from longtail.state import State, check_count, count_parts, extract_part
+from longtail.state import State, check_count, count_parts, extract_part, refuse
 from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
-_N_SIMILAR = 10  # labels that a text of a new label gets, from which its code is chosen
 _N_EXPLAINED = 64  # an explained label scores 0 if it is not among this many best
 _NUMBER = re.compile(r"\d+")
 
@@ -63,6 +62,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     The network of ``target=set`` starts from the centroids of the texts of symbols and codes, and by default each code has
     its own vector: most of the accuracy where labels are many. With ``node_vectors=false`` the output layer does not grow
     with the labels. The vectors of words and the code table grow with the vocabulary and the labels in any case.
+
+    With thousands of labels, a sparse linear part is added to the scores of ``target=set`` over features.
 
     Presets: ``best`` is the defaults: ``target=set`` over features, three trees. ``paper`` is SeCSeq with the
     published network of mlc2seq (four trees, the best of five beams, K and D by our rule), except for its tokens: word
@@ -154,7 +155,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
         from longtail.nn.validation import mean_precision
 
-        part = fit_sparse_part(X, Y, self.seed, self.threads, progress).select_labels(self._find_seen(self.label_counts))
+        seen = np.flatnonzero(self.label_counts).astype(np.int32)
+        part = fit_sparse_part(X, Y, self.seed, self.threads, progress).select_labels(seen)
         if valid is None:
             return choose_scale(part, None)
         allowed = np.isin(np.arange(Y.shape[1]), find_sampled_labels(Y, self.n_names))
@@ -171,7 +173,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
-        from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree
+        from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree, find_similar
         from longtail.nn.continuation import NewSamples
 
         if self.target == "sequence" and known is not None and known.nnz:
@@ -188,7 +190,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             found = "with target=sequence and one symbol per label, secseq has no symbols for new labels"
             raise LongtailError(found, hint="Train it again on all samples, or with a larger n_symbols")
         else:
-            similar = self._find_similar(texts, Y)
+            similar = find_similar(lambda rows, k: self._predictor.topk(texts[rows], k, self, None), self.label_counts, Y)
             forest = [add_codes(codes, counts, similar) for codes in self.forest]
         samples = NewSamples.collect(texts, Y, known, replayed, self.n_samples, PACES)
         n_samples = self.n_samples + Y.shape[0]
@@ -200,30 +202,10 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         self._set_trees(trees)
         if self.sparse is not None:
             of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
-            before = self._find_seen(self.label_counts)
+            before, after = (np.flatnonzero(each).astype(np.int32) for each in (self.label_counts, counts))
             part = update_sparse_part(self.sparse, before, of_part, self.seed, self.threads, progress)
-            self.sparse = part.select_labels(self._find_seen(counts))
+            self.sparse = part.select_labels(after)
         return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
-
-    def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
-        """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""
-        n_labels = self.n_labels
-        is_new = np.ones(Y.shape[1], bool)
-        is_new[np.flatnonzero(self.label_counts)] = False
-        rows = np.flatnonzero(Y @ is_new.astype(np.float32))
-        if not len(rows):
-            return sp.csr_array((Y.shape[1], n_labels), dtype=np.float32)
-        best = self._predictor.topk(texts[rows], min(_N_SIMILAR, self.n_seen), self, None)
-        there = best.ids >= 0
-        scores = sp.csr_array(
-            (best.scores[there], (np.nonzero(there)[0], best.ids[there])), shape=(len(rows), n_labels), dtype=np.float32
-        )
-        return sp.csr_array(Y[rows].T.tocsr() @ scores)
-
-    @staticmethod
-    def _find_seen(counts: Ints) -> Ints:
-        """The labels that have samples."""
-        return np.flatnonzero(counts).astype(np.int32)
 
     def _tree_settings(self, number: int) -> SecSeqSettings:
         """The settings of one tree: it has its own seed and files."""
@@ -309,4 +291,6 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             check_network(arrays, self.forest[-1], self, self.n_features)
         self._set_trees(trees)
         sparse = extract_part(state, "sparse.")
+        if sparse and not self.is_set_of_words:
+            raise refuse(state, "sparse.weights", "belongs to another network", "It needs target=set and encoder=words")
         self.sparse = SparsePart.from_state(sparse, self.n_features, self.n_seen) if sparse else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import scipy.sparse as sp
@@ -12,9 +11,9 @@ from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.features.token_rows import TokenRows
 from longtail.labelspace.names import NameSettings
 from longtail.linear.settings import SparsePartSettings
-from longtail.models.secseq.code_size import choose_code_size as choose_code_size
+from longtail.models.secseq.plan import SecSeqPlan, choose_code_size
 from longtail.nn.schedule import SCHEDULES
-from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
+from longtail.nn.settings import TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 WORDS = "words"  # the encoder that reads feature vectors; all others read tokens
@@ -29,16 +28,6 @@ WORDS_WIDTH, TOKENS_WIDTH = 512, 256  # defaults of ``width``
 _EPOCHS_FROM_CENTROIDS, _EPOCHS = 6, 30
 _TREES_FROM_CENTROIDS, _MIN_LABELS_OF_ONE_TREE = 3, 50_000
 _RATE_PER_TEXT = 5.0  # of word vectors with start=centroids: the loss is a mean over the batch
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecSeqPlan(TrainingPlan):
-    """The settings that depend on the data, with their values filled in."""
-
-    n_symbols: int  # K
-    depth: int  # D
-    n_trees: int  # M
-    sparse_part: bool
 
 
 @settings
@@ -253,12 +242,8 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
             Condition(sequences and self.decoding != "direct", "target=sequence and another decoding", ("constrained",)),
             Condition(not sequences or self.decoding != "samples", "another decoding than samples", ("beam",)),
             Condition(not sequences, "target=set", ("node_vectors",)),
-            Condition(self._is_set_of_words, "target=set and encoder=words", ("start",)),
-            Condition(
-                self._is_set_of_words or not self.sparse_part,
-                "target=set and encoder=words, which reads features",
-                ("sparse_part",),
-            ),
+            Condition(self.is_set_of_words, "target=set and encoder=words", ("start",)),
+            Condition(self.is_set_of_words or not self.sparse_part, "target=set and encoder=words", ("sparse_part",)),
             Condition(words, "encoder=words", ("keep_prob",)),
             Condition(not words, "an encoder that reads tokens", ("max_length", "keep_digits", "cache")),
             Condition(scratch, "an encoder that reads tokens and is trained from scratch", ("n_pieces",)),
@@ -278,17 +263,18 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
         refuse_unused(self, [Condition(is_deep or self.encoder != WORDS, needs, ("hidden",))])
 
     @property
-    def _is_set_of_words(self) -> bool:
+    def is_set_of_words(self) -> bool:
+        """Whether the network is a set network over features."""
         return self.target == "set" and self.encoder == WORDS
 
     @property
     def starts_from_centroids(self) -> bool:
         """Whether the network is a set network over words that starts from centroids."""
-        return self._is_set_of_words and self.start == "centroids"
+        return self.is_set_of_words and self.start == "centroids"
 
     def wants_sparse_part(self, n_labels: int) -> bool:
         """Whether there is a sparse part; by default not without node vectors, when the model is not to grow with labels."""
-        is_possible = self._is_set_of_words and (self.node_vectors or self.sparse_part is not None)
+        is_possible = self.is_set_of_words and (self.node_vectors or self.sparse_part is not None)
         return is_possible and super().wants_sparse_part(n_labels)
 
     def get_width(self) -> int:
