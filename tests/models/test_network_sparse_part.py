@@ -108,7 +108,7 @@ def test_a_restored_model_predicts_the_same(cls: type[Model]) -> None:
 
 @MODELS
 def test_an_update_teaches_new_labels_to_both_parts(cls: type[Model]) -> None:
-    model, X, Y = fit(cls, holdout=0.0)  # the weight of the sparse part is 2
+    model, X, Y = fit(cls, holdout=0.0)  # the weight of the sparse part is the default
     n_labels, feature = Y.shape[1], X.shape[1] - 1
     new = sp.csr_array((np.ones(6, np.float32), (np.arange(6), np.full(6, feature))), shape=(6, X.shape[1]))
     labels = sp.csr_array((np.ones(6, np.float32), (np.arange(6), np.full(6, n_labels))), shape=(6, n_labels + 1))

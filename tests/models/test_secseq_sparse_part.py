@@ -78,7 +78,7 @@ def test_many_samples_and_threads_give_the_same_as_one() -> None:
 
 
 def test_its_weight_is_chosen_on_held_out_samples() -> None:
-    assert fit()[1].scale == 2
+    assert fit()[1].scale == 4
     model = SecSeq(**{**SETTINGS, "sparse_part": True}).fit(X, Y, (X[:40], Y[:40]))
     assert model.sparse is not None and model.sparse.scale in (0.25, 0.5, 1, 2, 4, 8)
 
