@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from longtail.features.mlp import Doubles, compute_secant_slope
 from longtail.kernels import Bools, Ints, kernel
 from longtail.labelspace.tree import LabelTree
-from longtail.linear.tree_weights import TreeWeights, WeightArrays
+from longtail.linear.tree_weights import TreeWeights
+from longtail.linear.weight_search import WeightArrays
 from longtail.state import State
 
 LINKS = {"squared_hinge": 0, "logistic": 1}  # which link function turns margins into probabilities, by loss

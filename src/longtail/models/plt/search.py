@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.labelspace.tree import CLOSED_NODE
 from longtail.linear.tree import LINKS, LinearTree, log_probability
-from longtail.linear.tree_weights import WeightArrays, compute_margins
+from longtail.linear.weight_search import WeightArrays, compute_margins
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, average_trees, insert_topk
 from longtail.topk import NO_LABEL, TopK
 
