@@ -56,8 +56,10 @@ class Pieces:
         return self.n_features * -np.expm1(-values / self.n_features) * self.width
 
     def describe(self, first: int, end: int, growth: float) -> np.ndarray:
-        """What the time of a range of pieces is proportional to, [5]: samples are copied once per node; then the solver makes
-        passes over the non-zeros, each of which updates the weights of all children of the block; then weights are pruned.
+        """What the time of a range of pieces is proportional to, [5].
+
+        Samples are copied once per node. Then the solver makes passes over the non-zeros, each of which updates the weights
+        of all children of the block. Then the weights are pruned.
 
         :param growth: The solver needs more passes for more samples: their number to the power of this, at most 100.
         """

@@ -19,7 +19,7 @@ from math import ceil, log10
 from pathlib import Path
 
 import numpy as np
-from cluster_costs import FEATURES, MAX_LEAF, SETTINGS, STEPS, Costs, Pieces, fit_costs, measure_run, measure_sizes
+from cluster_costs import FEATURES, MAX_LEAF, SETTINGS, STEPS, Costs, Pieces, Run, fit_costs, measure_run, measure_sizes
 from draw import BLUE, GREY, RED, draw_line, draw_text, make_svg
 from synthetic import compute_zipf, generate
 
@@ -28,17 +28,19 @@ from longtail.linear.node import LABELS_PER_BLOCK
 from longtail.models.plt.model import LabelTrees
 from longtail.sharding.cluster import SHARDS_PER_WORKER, divide_work
 
-CALIBRATION = (
+CALIBRATION = (  # samples, labels, fanout, shards
     (25_000, 3_000, 16, 30),
     (50_000, 8_000, 32, 40),
     (100_000, 12_000, 128, 60),
-)  # samples, labels, fanout, shards
+    (200_000, 2_000, 16, 20),
+)
 CHECKS = ((40_000, 6_000, 64), (150_000, 10_000, 32))  # samples, labels, fanout
 CHECK_SHARDS = ((1, 6), (2, 8), (2, 16))  # workers, shards
-N_TEXTS, N_LABELS, N_FEATURES, NONZEROS, LABELS_PER_TEXT = 500_000_000, 3_000_000, 1_000_000, 75, 4.4
-FANOUTS = (512, 16)  # 512: the default
-MACHINES, WORKERS, DISK = (1, 2, 4, 8, 16, 32, 64), 16, 1e9  # workers of a machine; bytes per second that it reads
-HOUR, WIDTH, HEIGHT, MARGIN = 3600.0, 640, 360, 60
+TARGETS = ((500_000_000, 512), (500_000_000, 16), (5_000_000, 512))  # texts, fanout; 512 is the default
+N_LABELS, N_FEATURES, NONZEROS, LABELS_PER_TEXT = 3_000_000, 1_000_000, 75, 4.4
+N_WORKERS, WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 16  # WORKERS: of a machine
+DISK = 1e9  # bytes per second that a machine reads from a shared disk
+HOUR, WIDTH, HEIGHT, MARGIN, GREEN = 3600.0, 720, 400, 60, "#2e8540"
 
 
 def simulate(costs: Costs, pieces: Pieces, sizes: np.ndarray, n_workers: int, n_shards: int, disk: float = np.inf) -> dict:
@@ -55,6 +57,18 @@ def simulate(costs: Costs, pieces: Pieces, sizes: np.ndarray, n_workers: int, n_
     return {"driver": driver.sum(), "workers": workers, "total": driver.sum() + workers, "longest": max(seconds)}
 
 
+def show_shards(runs: list[Run]) -> None:
+    """Print what shards with blocks of the root and others have cost."""
+    print("| samples | labels | shards | samples × children × non-zeros | CPU s | ns |\n|--:|--:|:--|--:|--:|--:|")
+    for (n_samples, n_labels, _, _), run in zip(CALIBRATION, runs, strict=True):
+        of_root = [each for each in run.shards if run.pieces.node[each[0]] == 0]
+        for name, shards in (("of the root", of_root), ("others", [each for each in run.shards if each not in of_root])):
+            work = sum(run.pieces.work[first:end].sum() for first, end, _ in shards) * run.pieces.nonzeros
+            seconds = sum(each for _, _, each in shards)
+            row = f"{n_samples:,} | {n_labels:,} | {len(shards)} {name} | {work:.2g} | {seconds:.2f}"
+            print(f"| {row} | {1e9 * seconds / work:.1f} |")
+
+
 def time_run(n_samples: int, n_labels: int, fanout: int, n_workers: int, n_shards: int) -> float:
     """Wall seconds of a run with real processes."""
     X, Y = generate(n_samples, FEATURES, n_labels)
@@ -68,9 +82,8 @@ def time_run(n_samples: int, n_labels: int, fanout: int, n_workers: int, n_shard
 
 def check(costs: Costs) -> None:
     """Print measured and simulated seconds of runs that the costs were not fitted to."""
-    print(
-        "\n| samples | labels | fanout | workers | shards | measured, s | simulated, s | error |\n|--:|--:|--:|--:|--:|--:|--:|--:|"
-    )
+    print("\n| samples | labels | fanout | workers | shards | measured, s | simulated, s | error |")
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|")
     for size in CHECKS:
         run = measure_run(*size, 1, trained=False)
         for n_workers, n_shards in CHECK_SHARDS:
@@ -107,54 +120,49 @@ def imagine(costs: Costs, n_samples: int, n_labels: int, fanout: int, seed: int 
     return pieces, measure_sizes(pieces, n_samples, n_samples * LABELS_PER_TEXT, n_labels, levels)
 
 
-def predict(costs: Costs) -> dict[int, list[float]]:
-    """Print what training costs on 1 to 64 machines, for each fanout. Returns the hours."""
-    prepare, hours = costs.prepare * N_TEXTS, {}
-    for fanout in FANOUTS:
-        pieces, sizes = imagine(costs, N_TEXTS, N_LABELS, fanout)
-        one = costs.estimate(pieces, [(0, len(pieces.node))])[0]
-        print(
-            f"\nfanout {fanout}: {len(pieces.node):,} pieces, {one / HOUR:,.0f} core hours of shards; prepare {prepare / HOUR:.1f} h"
-        )
-        steps = ", ".join(f"{name} {each / HOUR:.2f}" for name, each in zip(STEPS, costs.driver * sizes, strict=True))
-        print(
-            f"driver, h: {steps}\n\n| machines | shards | workers, h | longest shard, h | total, h | speed-up |\n|--:|--:|--:|--:|--:|--:|"
-        )
-        hours[fanout] = []
-        for machines in MACHINES:
-            n_shards = SHARDS_PER_WORKER * machines * WORKERS
-            found = {
-                name: each / HOUR
-                for name, each in simulate(costs, pieces, sizes, machines * WORKERS, n_shards, DISK).items()
-            }
-            hours[fanout].append(found["total"] + prepare / HOUR)
-            row = f"{found['workers']:.1f} | {found['longest']:.1f} | {hours[fanout][-1]:.1f}"
-            print(f"| {machines} | {n_shards:,} | {row} | {hours[fanout][0] / hours[fanout][-1]:.1f} |")
+def predict(costs: Costs, n_texts: int, fanout: int) -> list[float]:
+    """Print what training costs on 1 to 64 machines. Returns the hours."""
+    pieces, sizes = imagine(costs, n_texts, N_LABELS, fanout)
+    prepare, one = costs.prepare * n_texts / HOUR, costs.estimate(pieces, [(0, len(pieces.node))])[0] / HOUR
+    memory, files = (f"{each / 1e9:,.0f} GB" for each in (5 * pieces.work.max(), 16 * n_texts * NONZEROS))
+    print(f"\n{n_texts:,} texts, fanout {fanout}: {len(pieces.node):,} pieces, {one:,.1f} core hours of shards")
+    print(f"prepare {prepare:.2f} h; the largest piece: {memory} of memory, {files} of temporary files")
+    steps = ", ".join(f"{name} {each / HOUR:.3f}" for name, each in zip(STEPS, costs.driver * sizes, strict=True))
+    print(f"driver, h: {steps}\n\n| workers | machines | shards | workers, h | longest shard, h | total, h | speed-up |")
+    print("|--:|--:|--:|--:|--:|--:|--:|")
+    hours: list[float] = []
+    for n_workers in N_WORKERS:
+        found = simulate(costs, pieces, sizes, n_workers, SHARDS_PER_WORKER * n_workers, DISK)
+        hours.append(found["total"] / HOUR + prepare)
+        machines = f"{n_workers // WORKERS}" if n_workers >= WORKERS else "–"
+        times = f"{found['workers'] / HOUR:.2f} | {found['longest'] / HOUR:.2f} | {hours[-1]:.2f}"
+        print(f"| {n_workers:,} | {machines} | {SHARDS_PER_WORKER * n_workers:,} | {times} | {hours[0] / hours[-1]:.1f} |")
     return hours
 
 
-def draw(hours: dict[int, list[float]]) -> str:
-    """Hours against machines, with logarithmic axes."""
-    top, bottom = max(map(max, hours.values())) * 1.2, min(each[0] for each in hours.values()) / MACHINES[-1]
+def draw(hours: dict[str, list[float]]) -> str:
+    """Hours against workers, with logarithmic axes."""
+    top, bottom = max(map(max, hours.values())) * 1.3, min(map(min, hours.values())) / 2
 
-    def at(machines: float, value: float) -> tuple[float, float]:
-        x = MARGIN + log10(machines) / log10(MACHINES[-1]) * (WIDTH - 2.5 * MARGIN)
+    def at(n_workers: float, value: float) -> tuple[float, float]:
+        x = MARGIN + log10(n_workers) / log10(N_WORKERS[-1]) * (WIDTH - 4 * MARGIN)
         return x, HEIGHT - MARGIN - log10(value / bottom) / log10(top / bottom) * (HEIGHT - 2 * MARGIN)
 
-    parts = [draw_text(MARGIN, 30, "Training on 500 million texts with 3 million labels, simulated: hours", size=14)]
-    for machines in MACHINES:
-        parts.append(draw_text(at(machines, bottom)[0], HEIGHT - 36, str(machines), anchor="middle"))
-    parts.append(draw_text(WIDTH / 2, HEIGHT - 14, f"machines of {WORKERS} workers", anchor="middle", fill=GREY))
-    for value in (10**n * m for n in range(-2, 6) for m in (1, 3) if bottom <= 10**n * m <= top):
-        (x, y), (x2, _) = at(1, value), at(MACHINES[-1], value)
+    parts = [draw_text(MARGIN, 30, "prepare and train with 3 million labels, simulated: hours against workers", size=14)]
+    parts += [draw_text(at(n, bottom)[0], HEIGHT - 36, f"{n:,}", anchor="middle") for n in N_WORKERS]
+    parts.append(
+        draw_text(WIDTH / 2 - MARGIN, HEIGHT - 14, f"workers; {WORKERS} of them are a machine", anchor="middle", fill=GREY)
+    )
+    for value in (10**n * m for n in range(-3, 6) for m in (1, 3) if bottom <= 10**n * m <= top):
+        (x, y), (x2, _) = at(1, value), at(N_WORKERS[-1], value)
         parts += [draw_line(x, y, x2, y), draw_text(x - 8, y + 4, f"{value:g}", anchor="end")]
-    for (fanout, found), colour in zip(hours.items(), (BLUE, RED), strict=True):
-        points = [at(*each) for each in zip(MACHINES, found, strict=True)]
-        ideal = [at(machines, found[0] / machines) for machines in (1, MACHINES[-1])]
-        parts.append(draw_line(*ideal[0], *ideal[1], colour, ' stroke-dasharray="4 4"'))
+    for (name, found), colour in zip(hours.items(), (BLUE, RED, GREEN), strict=True):
+        points = [at(*each) for each in zip(N_WORKERS, found, strict=True)]
+        last = max(n for n in N_WORKERS if found[0] / n >= bottom)
+        parts.append(draw_line(*points[0], *at(last, found[0] / last), colour, ' stroke-dasharray="4 4"'))
         places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(draw_text(points[-1][0] + 8, points[-1][1] + 4, f"fanout {fanout}", fill=colour))
+        parts.append(draw_text(points[-1][0] + 8, points[-1][1] + 4, name, fill=colour))
     return make_svg(WIDTH, HEIGHT, parts)
 
 
@@ -164,10 +172,14 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, help="write the picture to this file")
     arguments = parser.parse_args()
     measure_run(2_000, 500, 8, 4)  # compiles
-    costs = fit_costs([measure_run(*size) for size in CALIBRATION])
-    print(costs)
+    runs = [measure_run(*size) for size in CALIBRATION]
+    show_shards(runs)
+    costs = fit_costs(runs)
+    print(f"\n{costs}")
     check(costs)
-    hours = predict(costs)
+    hours = {
+        f"{n_texts / 1e6:,.0f} M texts, fanout {fanout}": predict(costs, n_texts, fanout) for n_texts, fanout in TARGETS
+    }
     if arguments.svg:
         arguments.svg.write_text(draw(hours))
 
