@@ -87,9 +87,9 @@ class Costs:
     """Seconds per unit on one core."""
 
     shard: float
-    piece: np.ndarray  # of what ``Pieces.describe`` returns
+    piece: list[float]  # of what ``Pieces.describe`` returns
     growth: float  # of the number of passes
-    driver: np.ndarray  # of the steps
+    driver: list[float]  # of the steps
     start: float  # of a worker: Python, packages, compiled kernels
     hash: float  # of a byte
     prepare: float  # of a text
@@ -171,7 +171,8 @@ def fit_costs(runs: list[Run]) -> Costs:
     _, growth, found = min(fits, key=lambda fit: fit[0])
     driver = np.sum([run.seconds for run in runs], axis=0) / np.sum([run.sizes for run in runs], axis=0)
     nodes = sorted(each for run in runs for each in run.nodes)
-    return Costs(found[0], found[1:], growth, driver, measure_start(), measure_hash(), measure_prepare(), nodes)
+    of_machine = (measure_start(), measure_hash(), measure_prepare())
+    return Costs(float(found[0]), found[1:].tolist(), growth, driver.tolist(), *of_machine, nodes)
 
 
 def measure_start() -> float:
