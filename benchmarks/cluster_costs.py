@@ -29,7 +29,7 @@ from longtail.sharding.cluster import divide_work
 from longtail.sharding.tasks import read_shard, run_shard, write_task
 
 FEATURES, MAX_LEAF = 30_000, 100
-TYPICAL_ROWS, TYPICAL_PASSES, MAX_PASSES = 5_000, 5, 100  # measured: a node of 5,000 samples takes 5 passes
+TYPICAL_ROWS, TYPICAL_PASSES, MAX_PASSES = 5_000, 5, 100  # a node of 5,000 samples takes about 5 passes
 SETTINGS = {"C": 1.0, "tree": "balanced", "max_leaf": MAX_LEAF, "n_trees": 1, "threads": 1}
 STEPS = ("label vectors", "clustering", "samples of nodes", "pieces", "writing arrays", "collecting")  # of the driver
 
