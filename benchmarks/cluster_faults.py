@@ -3,10 +3,10 @@
     python benchmarks/cluster_faults.py local --runs 100
     python benchmarks/cluster_faults.py dask --runs 100
     python benchmarks/cluster_faults.py ray --runs 20
-    python benchmarks/cluster_faults.py driver --runs 20
+    python benchmarks/cluster_faults.py driver --runs 20 --pause 4 16
 
 Every 1 to 3 seconds (``--pause``) a random worker is killed with SIGKILL, in all runs. ``driver``: the command ``longtail
-train --cluster local:2`` itself is killed after a random time, and run again, until it finishes. A shard whose workers were
+train --cluster local:2`` itself is killed after such a time, and run again, until it finishes. A shard whose workers were
 killed three times (dask: four times) is an error; the run is then continued, as a user would do it, and counted.
 """
 
@@ -134,7 +134,7 @@ def open_address(kind: str) -> Iterator[str]:
         yield f"dask:{workers.scheduler_address}"
 
 
-def kill_drivers(folder: Path, data: Path, expected: str, n_runs: int) -> Counter[str]:
+def kill_drivers(folder: Path, data: Path, expected: str, n_runs: int, pause: list[float]) -> Counter[str]:
     """Kill the command, and run it again until it finishes."""
     counts: Counter[str] = Counter()
     words = [sys.executable, "-m", "longtail", "train", str(data), "--method", SPEC, "--threads", "1"]
@@ -144,7 +144,7 @@ def kill_drivers(folder: Path, data: Path, expected: str, n_runs: int) -> Counte
             command = [*words, "--cluster", "local:2", "--shards", str(SHARDS), "--out", str(model)]
             with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
                 try:
-                    _, messages = process.communicate(timeout=random.uniform(4, 16))
+                    _, messages = process.communicate(timeout=random.uniform(*pause))
                 except subprocess.TimeoutExpired:
                     process.kill()
                     counts["kills"] += 1
@@ -180,7 +180,7 @@ def main() -> None:
         print(f"{data}; without a cluster {time.process_time() - start:.1f} CPU seconds", flush=True)
         counts: Counter[str] = Counter()
         if arguments.kind == "driver":
-            counts = kill_drivers(folder, path, expected, arguments.runs)
+            counts = kill_drivers(folder, path, expected, arguments.runs, arguments.pause)
         else:
             with open_address(arguments.kind) as address, kill_workers(MARKS[arguments.kind], arguments.pause, counts):
                 for number in range(arguments.runs):

@@ -30,6 +30,7 @@ from longtail.selection.machine import choose_memory
 from longtail.selection.plan import DEFAULT_MINUTES, Budget, Plan, make_plan
 from longtail.selection.profile import profile_data
 from longtail.selection.tuning import DEFAULT_TUNING_MINUTES, TuningResult, search_settings
+from longtail.sharding.cluster import Cluster
 from longtail.spec import MethodSpec
 
 
@@ -47,6 +48,7 @@ def compare(
     threads: int | None = None,
     progress: Progress | bool | None = None,
     labels: Any = None,
+    cluster: Cluster | None = None,
     **layout: Unpack[LayoutOptions],
 ) -> Comparison:
     """Train methods on the same data and evaluate them on the same test data.
@@ -65,8 +67,12 @@ def compare(
     :param threads: Threads. None: all cores.
     :param progress: Whether to show progress bars. None: in terminals and notebooks.
     :param labels: The column with the labels. None: guessed.
+    :param cluster: Workers, each of which trains one method at a time: ``with longtail.cluster("local:2") as c: …``. ``out``
+        must be on a disk that all of them share. None: one method after the other.
     :param layout: Further options of ``longtail.read``.
     """
+    if cluster is not None and threads is None:
+        threads = 1  # there is a worker for each core
     with create_temporary_folder() as temporary:
         folder = temporary if out is None else Path(out)
         parts = {"train": train, "test": test, **({} if valid is None else {"valid": valid})}
@@ -74,7 +80,7 @@ def compare(
         candidates = check_candidates(parse_candidates(methods, settings), folder, seed, threads)
         data = {name: store_part(name, part, folder, read(part, labels, **layout)) for name, part in parts.items()}
         task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, max(MIN_DEPTH, *ks))
-        result = run_comparison(task, candidates, folder, ks, propensity, resolve_progress(progress))
+        result = run_comparison(task, candidates, folder, ks, propensity, resolve_progress(progress), cluster)
     return result
 
 
@@ -95,9 +101,10 @@ def run_comparison(
     ks: Sequence[int],
     propensity: tuple[float, float],
     progress: Progress,
+    cluster: Cluster | None = None,
 ) -> Comparison:
     """Run the candidates on data that comes from files; write results.json and index.html to the folder."""
-    runs = run_all(task, candidates, folder, progress)
+    runs = run_all(task, candidates, folder, progress, cluster)
     date = time.strftime("%Y-%m-%d")
     result = evaluate_runs(task, runs, ks=ks, propensity=propensity, date=date, progress=progress)
     contents = {

@@ -13,6 +13,7 @@ from longtail.csr import make_csr
 from longtail.errors import DataError
 from longtail.kernels import Longs
 from longtail.mapped import REWRITE_HINT, ArraysWriter, open_arrays
+from longtail.mapping import find_file
 
 _TYPES = {"indptr": "<i8", "indices": "<i4", "data": "<f4"}
 _VALUES_PER_BLOCK = 1 << 22
@@ -104,6 +105,17 @@ def open_matrix(path: Path, *, hashed: bool = False) -> sp.csr_array:
     if not is_matrix or not len(indices) == len(data) == indptr[-1] or not _grows(indptr):
         raise DataError("the arrays of the matrix do not fit each other", where=str(path), hint=REWRITE_HINT)
     return make_csr(indptr, indices, data, n_columns)
+
+
+def find_folder(matrix: sp.csr_array) -> Path | None:
+    """Return the folder that a matrix was opened from, as a whole; None if it is another one."""
+    files = [find_file(getattr(matrix, name)) for name in ("indices", "data")]
+    folder = None if files[0] is None else files[0].parent
+    if folder is None or files != [folder / "indices.npy", folder / "data.npy"]:
+        return None
+    arrays, about = open_arrays(folder)
+    is_whole = about.get("columns") == matrix.shape[1] and np.array_equal(arrays["indptr"], matrix.indptr)
+    return folder if is_whole else None
 
 
 def _grows(indptr: Longs) -> bool:

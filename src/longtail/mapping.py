@@ -22,9 +22,11 @@ _IS_POSIX = os.name == "posix"
 
 
 class _Mapping(mmap.mmap):
-    """A mapping that knows the folder of its file: there is space for files of the same size."""
+    """A mapping that knows its file, and a folder with space for files of the same size."""
 
     folder: Path
+    path: Path | None = None  # None: a temporary file, which has no name
+    offset = 0  # of the array in the file
 
 
 def map_file(stream: IO[bytes], dtype: DTypeLike, offset: int, folder: Path) -> NDArray[Any]:
@@ -42,7 +44,7 @@ def map_file(stream: IO[bytes], dtype: DTypeLike, offset: int, folder: Path) -> 
         mapping = _Mapping(stream.fileno(), size, flags=flags, prot=access)
     else:
         mapping = _Mapping(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    mapping.folder = folder
+    mapping.folder, mapping.path, mapping.offset = folder, Path(stream.name), offset
     return np.frombuffer(mapping, dtype, offset=offset)
 
 
@@ -68,6 +70,14 @@ def allocate(size: int, dtype: DTypeLike, like: NDArray[Any]) -> NDArray[Any]:
 def is_mapped(array: NDArray[Any]) -> bool:
     """Whether an array is in a file that is memory-mapped."""
     return _find_mapping(array) is not None
+
+
+def find_file(array: NDArray[Any]) -> Path | None:
+    """Return the file whose whole content an array is; None if there is none. Nothing in it may have been changed."""
+    mapping = _find_mapping(array)
+    if mapping is None or mapping.path is None or array.nbytes != len(mapping) - mapping.offset:
+        return None
+    return mapping.path
 
 
 def release_pages(array: NDArray[Any]) -> None:

@@ -180,3 +180,18 @@ def test_wrong_usage_is_reported_before_anything_runs(
 ) -> None:
     code = main(["compare", "train.jsonl", "test.jsonl", "--out", "report", "--threads", "1", *words.split()])
     assert code == (0 if found == "P@1" else 2) and found in "".join(capsys.readouterr()) and jobs == []
+
+
+def test_each_method_may_run_on_another_worker(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def read_values() -> dict[str, Any]:
+        return {one["name"]: one["values"] for one in json.loads(Path("report/results.json").read_text())["results"]}
+
+    files = {path: path.read_bytes() for path in Path("report/models").rglob("*") if path.is_file()}
+    expected = read_values()
+    shutil.rmtree("report/models/ovr")
+    Path("report/runs/popularity.json").unlink()
+    assert again("--cluster", "local:2") == 0
+    shown = capsys.readouterr().err
+    assert "plt: already trained" in shown and "plt: already evaluated" in shown and shown.count("already") == 2
+    assert {path: path.read_bytes() for path in Path("report/models").rglob("*") if path.is_file()} == files
+    assert read_values() == {name: values for name, values in expected.items() if name != "broken"}

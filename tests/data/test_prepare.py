@@ -29,6 +29,7 @@ def _small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "_SHARE", 250_000)  # runs and parts of half a kilobyte
     monkeypatch.setattr(stream, "_ROWS", 5)
     monkeypatch.setattr(stream, "_DECIDING_ROWS", 11)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # a killed process loses nothing that it has written
 
 
 def write_jsonl(folder: Path, rows: list[dict[str, Any]] = ROWS) -> Path:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,24 @@ def test_it_is_the_same_from_other_processes(spec: str, wide: Dataset, local: Cl
     assert hash_files(Tagger(spec, threads=1).fit(wide, cluster=local), tmp_path / "cluster") == expected
 
 
+def test_it_is_the_same_from_prepared_data(local: Cluster, tmp_path: Path) -> None:
+    """Workers read the vectors of the texts where they are: they are not copied."""
+    texts = [f"word{i % 7} word{i % 11} word{i % 13}" for i in range(200)]
+    data = Dataset.from_texts(texts, [[f"label {i % 7}"] for i in range(200)])
+    spec = "ovr+C=1+calibrate=false+ngrams=1+min_df=1+subwords=0+train_on_names=false"
+    longtail.prepare(data, tmp_path / "data", method=spec, memory=0.4)
+    before = set(local.folder.iterdir()) if local.folder else set()
+    local.shards, n_computed = 3, local.n_computed
+    tagger = Tagger(spec, threads=1).fit(tmp_path / "data", cluster=local)
+    expected = hash_files(Tagger(spec, threads=1).fit(tmp_path / "data"), tmp_path / "plain")
+    assert hash_files(tagger, tmp_path / "cluster") == expected and local.n_computed > n_computed
+    assert local.folder is not None
+    (task,) = (path for path in set(local.folder.iterdir()) - before if path.name.startswith("task-"))
+    folders = {name: entry["folder"] for name, entry in json.loads(task.read_bytes())["inputs"].items()}
+    assert Path(folders["X"]) in set((tmp_path / "data" / "features").glob("*/vectors"))
+    assert Path(folders["Y"]).parent == Path()
+
+
 def test_it_is_the_same_from_dask(wide: Dataset, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     expected = hash_files(Tagger("plt+C=1", threads=1).fit(wide), tmp_path / "plain")
@@ -194,6 +213,30 @@ def test_an_idle_worker_may_be_killed(local: Cluster) -> None:
         worker.kill()
         worker.wait()
     assert add_numbers(local, factor=3) == 135
+
+
+def test_a_shard_whose_worker_hangs_runs_again(inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtail.sharding.cluster._MIN_PATIENCE", 0.02)
+    submit, calls = inline.submit, list[int]()
+
+    def hang(function: Any, task: str, first: int, end: int) -> Future[Any]:
+        calls.append(first)
+        return Future() if first == 5 and calls.count(5) == 1 else submit(function, task, first, end)
+
+    monkeypatch.setattr(inline, "submit", hang)
+    with longtail.cluster("inline", shards=4, folder=tmp_path) as cluster:
+        assert add_numbers(cluster) == 45 and cluster.n_computed == 4
+    assert calls == [0, 2, 5, 7, 5]
+
+
+@pytest.mark.parametrize("error", [Exception("timed out during startup"), ConnectionError("no answer")])
+def test_a_ray_that_does_not_start_is_an_error(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**options: Any) -> None:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__spec__=True, init=init, shutdown=lambda: None))
+    with pytest.raises(LongtailError, match=rf"ray:auto: no Ray cluster answers \({error}\)\. .*ray status"):
+        longtail.cluster("ray:auto").__enter__()
 
 
 @pytest.mark.parametrize("name", ["longtail", "numba"])

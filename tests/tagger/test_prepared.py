@@ -12,9 +12,13 @@ import scipy.sparse as sp
 
 import longtail
 from longtail import mapping
-from longtail.data import stream
+from longtail.cli import predict
+from longtail.cli.main import main
+from longtail.data import stream, xc
 from longtail.data.dataset import Dataset, Labels
+from longtail.data.layout import Layout
 from longtail.data.prepared import read_order
+from longtail.data.write import write
 from longtail.errors import DataError
 from longtail.features import store, term_counts
 from longtail.lazy_texts import MappedTexts
@@ -70,11 +74,13 @@ def test_weights_are_those_of_the_same_samples_in_memory(tmp_path: Path, source:
     assert tagger.predict(["apple1 apple2"], k=1)[0][0].label == ("apple" if method != "popularity" else "wide")
 
 
-def test_a_network_that_reads_texts(tmp_path: Path, source: Path) -> None:
+@pytest.mark.parametrize("method", ["lightattention", "secseq", "aplc"])
+def test_networks(tmp_path: Path, source: Path, method: str) -> None:
     pytest.importorskip("torch")
-    method = "lightattention+epochs=1"
+    method += "+epochs=1"
     longtail.prepare(source, tmp_path / "data", method=method, memory=0.4, threads=1)
-    assert not list((tmp_path / "data" / "features").iterdir())  # it computes no vectors in advance
+    if method.startswith("lightattention"):  # it reads texts only
+        assert not list((tmp_path / "data" / "features").iterdir())
     whole = longtail.read(source).take(read_order(tmp_path / "data"))
     assert_same(Tagger(method, threads=1).fit(tmp_path / "data"), Tagger(method, threads=1).fit(whole))
 
@@ -141,6 +147,26 @@ def test_files_are_evaluated_block_by_block(tmp_path: Path, source: Path, monkey
     exact = [name for name in whole.values if not name.startswith("ECE")]
     assert [few.values[name] for name in exact] == pytest.approx([whole.values[name] for name in exact])
     assert few.values["ECE@1"] == pytest.approx(whole.values["ECE@1"], abs=10) and len(few.scores.numerators) == 16
+
+
+def test_files_of_vectors_are_read_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    X = sp.csr_array(random.random((90, 9)).astype(np.float32) * (random.random((90, 9)) < 0.4))
+    Y = sp.csr_array(np.eye(12, dtype=np.float32)[random.integers(0, 12, 90)])
+    data = Dataset(Y, Labels.from_count(12), X=X)
+    tagger = Tagger("ovr+C=1", threads=1).fit(data.take(np.flatnonzero(Y[:, range(7)].sum(axis=1))))
+    path = write(data, tmp_path / "vectors")
+    whole, answers = tagger.evaluate(longtail.read(path)), tagger.predict(longtail.read(path), k=3)
+    tagger.save(tmp_path / "model")
+    monkeypatch.setattr(xc, "_BYTES_PER_BLOCK", 100)
+    monkeypatch.setattr(predict, "SAMPLES_PER_BATCH", 2)
+    blocks = tagger.evaluate(path)
+    assert blocks.to_json() == whole.to_json()
+    sizes = [part.shape[0] for part in stream.stream_vectors(path, Layout(), [])]
+    assert sum(sizes) == 90 and max(sizes) < 10
+    assert main(["predict", str(tmp_path / "model"), str(path), "--json", "--k", "3", "--out", str(tmp_path / "out")]) == 0
+    found = [json.loads(line)["labels"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert [[tag["label"] for tag in row] for row in found] == [[tag.label for tag in row] for row in answers]
 
 
 def test_data_without_a_known_label_is_refused(tmp_path: Path, source: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training on a cluster from the command line: the plan, the folder of the shards next to the model, the counts."""
+"""Training and comparing on a cluster from the command line: the plan, the folder of the shards, the counts."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ def open_training_cluster(arguments: Namespace, display: Display) -> Iterator[Cl
         before = f"; {cluster.n_found} were done before" if cluster.n_found else ""
         display.say(f"{cluster.n_computed} shards computed{before}")
     shutil.rmtree(folder)
+
+
+@contextmanager
+def open_comparison_cluster(address: str | None, folder: Path, display: Display) -> Iterator[Cluster | None]:
+    """Open the cluster that ``compare`` names; None if it names none."""
+    if address is None:
+        yield None
+        return
+    with Cluster(address, folder=folder) as cluster:
+        if cluster.engine.dashboard:
+            display.say(f"dashboard: {cluster.engine.dashboard}")
+        yield cluster
 
 
 def show_plan(cluster: Cluster, spec: MethodSpec, data: Dataset, seed: int, display: Display) -> None:

@@ -28,7 +28,7 @@ from longtail.data.labels import Labels
 from longtail.data.read import read_layout
 from longtail.data.sources import check_sources
 from longtail.data.split import split as split_data
-from longtail.data.stream import SampleStream, open_stream
+from longtail.data.stream import open_stream
 from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
 from longtail.files import STDIN, check_new_file, open_atomic
@@ -105,12 +105,9 @@ def evaluate(arguments: Namespace) -> None:
 
 
 def _evaluate(tagger: Tagger, arguments: Namespace, display: Display) -> Evaluated:
-    """Evaluate on a file, which is read block by block; feature vectors are read as a whole."""
+    """Evaluate on a file, which is read block by block."""
     target, layout = tagger.resolve_target(arguments.target), get_layout(arguments)
     metrics = (target, arguments.k, arguments.propensity)
-    if not tagger.reads_texts:
-        data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
-        return evaluate_stream(tagger, SampleStream(data, data.layout), *metrics)
     with open_stream(arguments.data, layout, trained=tagger.layout) as stream:
         found = evaluate_stream(tagger, stream, *metrics)
         display.say(f"{stream.source}: {found.result.n_samples:,} samples, {len(stream.labels):,} labels")

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from longtail.api import check_candidates, run_comparison, store_part
+from longtail.cli.cluster import open_comparison_cluster
 from longtail.cli.output import read_and_report, show
 from longtail.comparison.candidates import parse_candidates
 from longtail.comparison.results import Comparison
@@ -24,6 +25,8 @@ def compare(arguments: Namespace) -> Comparison:
     """Train and evaluate methods side by side; write tables, results.json and a page."""
     display, out = Display(), Path(arguments.out)
     seed, threads = arguments.seed, arguments.threads
+    if arguments.cluster is not None and threads is None:
+        threads = 1  # there is a worker for each core
     candidates = check_candidates(parse_candidates(arguments.methods, arguments.set), out, seed, threads)
     parts = {name: getattr(arguments, name) for name in ("train", "test", "valid")}
     check_sources(*parts.values(), vocabulary=arguments.vocabulary)
@@ -32,7 +35,8 @@ def compare(arguments: Namespace) -> Comparison:
     }
     depth = max(MIN_DEPTH, *arguments.k)
     task = ComparisonTask(data["train"], data["test"], data.get("valid"), seed, threads, depth)
-    result = run_comparison(task, candidates, out, arguments.k, arguments.propensity, display)
+    with open_comparison_cluster(arguments.cluster, out, display) as cluster:
+        result = run_comparison(task, candidates, out, arguments.k, arguments.propensity, display, cluster)
     show(f"{render_comparison(result)}\n\npage: {out / 'index.html'}    results: {out / 'results.json'}")
     failed = [one.name for one in result.results if one.failure]
     if failed:

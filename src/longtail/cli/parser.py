@@ -158,6 +158,7 @@ def _add_training(add: _Add) -> None:
     compare.add_argument("--out", required=True, metavar="FOLDER", help=out)
     compare.add_argument("--valid", metavar="DATA", help="validation data, for methods that use it")
     _add_metrics(compare)
+    _add_cluster(compare)
     _add_settings(compare, "one setting of one method, METHOD.name=value; may be repeated")
     _add_seed_and_threads(compare)
     add_layout_options(compare)

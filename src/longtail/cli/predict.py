@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from longtail.cli.answers import Answer, AnswerFormat, check_id, make_format
-from longtail.cli.arrivals import batch_all, batch_arrived, prompt_for_texts
+from longtail.cli.arrivals import SAMPLES_PER_BATCH, batch_all, batch_arrived, prompt_for_texts
 from longtail.cli.constraints import check_options, get_constraints
 from longtail.cli.layout import get_layout
 from longtail.cli.output import show_notes
-from longtail.data.read import read_layout, stream_samples
+from longtail.data.read import stream_samples
 from longtail.data.records import Sample
+from longtail.data.stream import stream_vectors
 from longtail.decisions.constraints import Constraints
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
@@ -146,12 +147,14 @@ def _render(text: str | None, answer: Answer) -> str:
 def read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[SampleBatch]:
     """Read the inputs in batches: of a fixed size from files, what has arrived from pipes, one by one from a terminal."""
     path, layout = arguments.file, get_layout(arguments)
-    if not tagger.reads_texts:
-        data = read_layout(path, layout, labelled=False)
-        show_notes(data.notes, display)
-        yield SampleBatch(data.inputs, list(data.ids or [None] * data.n_samples))
-        return
     notes: list[str] = []
+    if not tagger.reads_texts:
+        for X in stream_vectors(path, layout, notes):
+            for start in range(0, X.shape[0], SAMPLES_PER_BATCH):
+                part = X[start : start + SAMPLES_PER_BATCH]
+                yield SampleBatch(part, [None] * part.shape[0])
+        show_notes(notes, display)
+        return
     if path == STDIN and sys.stdin.isatty() and layout.format in (None, "lines"):
         batches: Iterator[list[Sample]] = ([sample] for sample in prompt_for_texts())
     else:

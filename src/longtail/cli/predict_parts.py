@@ -119,7 +119,7 @@ def _run_parts(
 ) -> Iterator[Answer | None]:
     """Write the parts that are not done, a few at a time. Yields the answers of the workers; None: it was done."""
     waiting: dict[Future[Answer], int] = {}
-    batches, said = _split_batches(read_batches(tagger, arguments, display)), time.monotonic()
+    batches, said = read_batches(tagger, arguments, display), time.monotonic()
 
     def collect(most: int) -> Iterator[Answer]:
         while len(waiting) > most:
@@ -143,14 +143,6 @@ def _run_parts(
     finally:
         for future in waiting:
             future.cancel()
-
-
-def _split_batches(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
-    """Divide batches, as feature vectors are one."""
-    for batch in batches:
-        for start in range(0, len(batch.ids), SAMPLES_PER_BATCH):
-            rows = slice(start, start + SAMPLES_PER_BATCH)
-            yield SampleBatch(batch.inputs[rows], batch.ids[rows])
 
 
 def _write_request(folder: Path, arguments: Namespace) -> None:

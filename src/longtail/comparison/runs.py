@@ -25,10 +25,12 @@ from longtail.comparison.candidates import Candidate
 from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
 from longtail.decisions.sets import DEFAULT_TARGET
-from longtail.errors import BundleError, DataError, LongtailError
+from longtail.errors import BundleError, DataError, LongtailError, WriteError
 from longtail.files import STDIN, open_atomic
 from longtail.interruption import explain_exit
 from longtail.progress import SILENT, Progress, format_duration
+from longtail.sharding.cluster import Cluster
+from longtail.sharding.tasks import check_versions, get_versions, pack_error, unpack_error
 from longtail.tagger.bundle import MANIFEST, load_bundle
 
 MIN_DEPTH = 10  # labels that are kept per sample, at least
@@ -77,50 +79,93 @@ class CandidateRun:
 
 
 def run_all(
-    task: ComparisonTask, candidates: Sequence[Candidate], out: Path, progress: Progress = SILENT
+    task: ComparisonTask,
+    candidates: Sequence[Candidate],
+    out: Path,
+    progress: Progress = SILENT,
+    cluster: Cluster | None = None,
 ) -> list[CandidateRun]:
-    """Run the candidates in order. What was done before is not repeated."""
+    """Run the candidates in order, or on a cluster at the same time. What was done before is not repeated."""
     hashes = {name: hash_data(data) for name, data in vars(task).items() if isinstance(data, Dataset)}
     start, runs = time.monotonic(), []
-    for number, one in enumerate(candidates, 1):
-        title = f"[{number}/{len(candidates)}] {one.name}"
+    titles = [f"[{number}/{len(candidates)}] {one.name}" for number, one in enumerate(candidates, 1)]
+    jobs = [_make_job(task, one, hashes, out, title) for one, title in zip(candidates, titles, strict=True)]
+    started = None if cluster is None else [cluster.engine.submit(run_job, _make_absolute(job)) for job in jobs]
+    for number, (one, job, title) in enumerate(zip(candidates, jobs, titles, strict=True)):
         progress.say(title if one.description == one.name else f"{title}: {one.description}")
         try:
-            runs.append(run_one(task, one, hashes, out, title, progress))
+            answer = run_job(job) if cluster is None or started is None else cluster.get_answer(started[number], title)
+            runs.append(_load_run(one, job, answer, progress))
         except (LongtailError, OSError) as error:  # such as a file that cannot be written
             runs.append(CandidateRun(one, str(error)))
         if runs[-1].failure:
             progress.say(f"{title} failed: {runs[-1].failure}")
-        progress.say(f"{number} of {len(candidates)} methods done after {format_duration(time.monotonic() - start)}")
+        progress.say(f"{number + 1} of {len(candidates)} methods done after {format_duration(time.monotonic() - start)}")
     return runs
 
 
 def run_one(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, title: str, progress: Progress) -> CandidateRun:
-    """Train and evaluate one candidate, as far as that has not been done before."""
+    """Run one candidate here."""
+    job = _make_job(task, one, hashes, out, title)
+    return _load_run(one, job, run_job(job), progress)
+
+
+def run_job(job: Record) -> Record:
+    """Train and evaluate one candidate, as far as that has not been done before: a function from paths to files.
+
+    :returns: The failure, if any, and what was done before, as values of JSON.
+    """
+    try:
+        check_versions(job["versions"])
+        path, said = Path(job["record"]), list[str]()
+        record = _read_record(path)
+        if not job["spec"]:
+            record.pop("train", None)
+        failure = (_train(job, record, path, said) if job["spec"] else "") or _predict(job, record, path, said)
+        return {"failure": failure, "training": record.get("train", {}), "said": said}
+    except LongtailError as error:
+        return {"error": pack_error(error)}
+    except OSError as error:
+        return {"error": pack_error(WriteError(f"a file cannot be read or written ({error})", where=job["model"]))}
+
+
+def _make_job(task: ComparisonTask, one: Candidate, hashes: Record, out: Path, title: str) -> Record:
+    """Return what a process must know to run a candidate."""
     path = out / "runs" / f"{one.file_name}.json"
     folder = Path(one.model) if one.model else out / "models" / one.file_name
     job: Record = {"title": title, "spec": str(one.spec or ""), "model": str(folder), "seed": task.seed, "depth": task.depth}
-    job |= {"threads": task.threads, "predictions": str(path.with_suffix(".npz")), "hashes": hashes, **task.sources}
-    record = _read_record(path)
-    if one.model:
-        record.pop("train", None)
-    elif failure := _train(job, record, path, progress):
-        return CandidateRun(one, failure)
-    if failure := _predict(job, record, path, progress):
-        return CandidateRun(one, failure, record.get("train", {}))
+    job |= {"threads": task.threads, "record": str(path), "predictions": str(path.with_suffix(".npz")), "hashes": hashes}
+    return {**job, **task.sources, "versions": get_versions()}
+
+
+def _make_absolute(job: Record) -> Record:
+    """Return a job with paths that hold in any folder. Built-in corpora have none."""
+    names = [name for name in ("train", "test", "valid") if job[name] and Path(job[name]).exists()]
+    return {**job, **{name: str(Path(job[name]).absolute()) for name in ("model", "record", "predictions", *names)}}
+
+
+def _load_run(one: Candidate, job: Record, answer: Record, progress: Progress) -> CandidateRun:
+    """Return what a job has written."""
+    if "error" in answer:
+        raise unpack_error(answer["error"])
+    for text in answer["said"]:
+        progress.say(text)
+    if answer["failure"]:
+        return CandidateRun(one, answer["failure"], answer["training"])
+    record = _read_record(Path(job["record"]))
     with np.load(job["predictions"]) as stored:
         parts = {name: stored[name] for name in _PARTS}
-    labels = load_bundle(folder, checked=("labels",)).labels
+    labels = load_bundle(job["model"], checked=("labels",)).labels
     return CandidateRun(one, "", record.get("train", {}), record["predict"], labels, **parts)
 
 
-def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
+def _train(job: Record, record: Record, path: Path, said: list[str]) -> str:
     """Train a model unless the same was trained before; add what it took to the record. Returns the failure, if any."""
     same = {"longtail": __version__, **{name: job[name] for name in ("spec", "seed", "threads")}}
     key = _hash_record({**same, "train": job["hashes"]["train"], "valid": job["hashes"].get("valid")})
     before = record.get("train", {})
     if before.get("key") == key and before["model"] == _hash_model(job["model"]) and _is_intact(job["model"]):
-        progress.say(f"{job['title']}: already trained")
+        said.append(f"{job['title']}: already trained")
         return ""
     found = _run_worker({**job, "task": "train"})
     if "failure" not in found:
@@ -130,7 +175,7 @@ def _train(job: Record, record: Record, path: Path, progress: Progress) -> str:
     return str(found.get("failure", ""))
 
 
-def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str:
+def _predict(job: Record, record: Record, path: Path, said: list[str]) -> str:
     """Predict the test data unless the same was done before; add timings to the record. Returns the failure, if any."""
     same = {
         "longtail": __version__,
@@ -141,7 +186,7 @@ def _predict(job: Record, record: Record, path: Path, progress: Progress) -> str
     key = _hash_record({**same, "model": _hash_model(job["model"]), "test": job["hashes"]["test"]})
     before = record.get("predict", {})
     if before.get("key") == key and before["predictions"] == _hash_file(Path(job["predictions"])):
-        progress.say(f"{job['title']}: already evaluated")
+        said.append(f"{job['title']}: already evaluated")
         return ""
     record.pop("predict", None)
     _write_record(path, record)  # before the predictions that it describes are replaced

@@ -105,11 +105,10 @@ def merge_runs(folder: Path, kinds: Sequence[str], first: int, n_parts: int) -> 
         for run in runs:
             a = int(np.searchsorted(run["keys"], limits[part]))
             b = int(np.searchsorted(run["keys"], limits[part + 1])) if part + 1 < n_parts else len(run["keys"])
-            found.append(_cut(run, a, b))
-        joined = _join(found)
-        for run in runs:
-            for array in run.values():
+            found.append({name: array.copy() for name, array in _cut(run, a, b).items()})
+            for array in run.values():  # at once: there may be hundreds of runs
                 release_pages(array)
+        joined = _join(found)
         yield _take(joined, np.argsort(joined["keys"], kind="stable"))
 
 

@@ -108,7 +108,7 @@ class SampleStream:
 
     def _read_vectors(self, reader: XcReader) -> Iterator[Block]:
         for block in reader:
-            n, n_labels = len(block.n_values), reader.n_labels
+            n, n_labels = len(block.n_values), reader.n_known
             x_indptr, y_indptr = make_indptr(block.n_values), make_indptr(block.n_label_ids)
             x = (block.values[: x_indptr[-1]], block.features[: x_indptr[-1]], x_indptr)
             y = (np.ones(y_indptr[-1], np.float32), block.label_ids[: y_indptr[-1]], y_indptr)
@@ -143,6 +143,24 @@ def open_stream(data: Any, layout: Layout, *, trained: Layout | None = None) -> 
         stream = SampleStream(source, layout, trained, known)
         stream.notes += notes
         yield stream
+
+
+def stream_vectors(path: str | Path, layout: Layout, notes: list[str]) -> Iterator[sp.csr_array]:
+    """Yield feature vectors block by block; labels are left out.
+
+    :param path: A file, ``-``, or a folder of prepared data.
+    :param layout: What is known about the file.
+    :param notes: What was repaired is added here.
+    """
+    if is_prepared(Path(path)):
+        yield from (block.inputs for block in SampleStream(read_layout(path, layout), layout))
+        return
+    with open_source(path, layout, None, labelled=False) as source:
+        if not isinstance(source, XcReader):
+            hint = "Pass them in the form it was trained on, for example an XC file"
+            raise DataError("this tagger reads feature vectors, not texts", where=str(path), hint=hint)
+        yield from (block.inputs for block in SampleStream(source, layout))
+        notes += source.notes
 
 
 def _read_rows(reader: RecordReader, records: Iterator[Record], n_rows: int) -> list[tuple[str, Any, str | None]]:

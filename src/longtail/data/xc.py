@@ -49,6 +49,7 @@ class XcReader:
             found = f"the header says {self.n_labels:,} labels, but the vocabulary has {len(labels):,}"
             raise DataError(found, where=f"{path}:1", hint="Use the vocabulary that belongs to this data")
         self.path, self.notes = str(path), list(notes)  # the notes are complete after the last block
+        self.n_known = 0 if labels is None else len(labels)  # labels that are named or have occurred so far
         self._stream, self._labels = stream, labels
         self._n_rows = self._n_used = self._n_values = self._n_label_ids = self._n_unsorted = self._n_repeated = 0
 
@@ -65,11 +66,12 @@ class XcReader:
             self._count(block)
             yield block
         self._check_counts()
+        self.n_known = self.n_labels
 
     @property
     def labels(self) -> Labels:
-        """The labels; to be asked for when all samples have been read, as the header may claim any number."""
-        return self._labels or Labels.from_count(self.n_labels)
+        """The labels so far; only after the last block all of them, as the header may claim any number."""
+        return self._labels or Labels.from_count(self.n_known)
 
     def read(self) -> Dataset:
         """Read all samples."""
@@ -89,6 +91,7 @@ class XcReader:
         self._n_rows += len(block.n_values)
         self._n_values += len(block.values)
         self._n_label_ids += len(block.label_ids)
+        self.n_known = max(self.n_known, int(block.label_ids.max(initial=-1)) + 1)
         self._n_unsorted += block.n_unsorted_rows
         self._n_repeated += block.n_repeated_labels
         if (extra := self._n_rows - self.n_samples) > 0:  # rows at the end that are blank, unless the header is wrong

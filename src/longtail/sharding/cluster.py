@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, as_completed
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +23,9 @@ from longtail.state import State
 
 SHARDS_PER_WORKER = 4  # by default: so that no worker waits long for the last one
 _LOCK_SECONDS = 2.0  # to wait for another driver
+_PATIENCE, _MIN_PATIENCE = 4, 60.0  # times the mean time of a shard, and at least seconds, before one is taken to hang
+
+Range = tuple[int, int]  # the first item of a shard, and the one after its last
 
 
 class Shard(NamedTuple):
@@ -92,25 +97,18 @@ class Cluster:
         assert folder is not None
         task = write_task(folder, function, inputs, settings)
         bounds = divide_work(work, self.n_shards)
-        files: dict[tuple[int, int], Path] = {}
-        waiting: dict[Future[Answer], tuple[int, int]] = {}
+        files: dict[Range, Path] = {}
         for first, end in bounds:
             if (done := task.find_done(first, end)) is not None:
                 files[first, end] = done
                 stage.advance(int(work[first:end].sum()))
-            else:
-                waiting[engine.submit(run_shard, str(task.path), first, end)] = (first, end)
         self.n_found += len(files)
-        try:
-            for future in as_completed(waiting):
-                first, end = waiting[future]
-                name = f"shard {bounds.index((first, end)) + 1} of {len(bounds)}"
-                files[first, end] = folder / self.get_answer(future, name)["file"]
-                self.n_computed += 1
-                stage.advance(int(work[first:end].sum()), f"{len(files)} of {len(bounds)} shards")
-        finally:
-            for future in waiting:
-                future.cancel()
+        submit = partial(engine.submit, run_shard, str(task.path))
+        for (first, end), future in _run_all([each for each in bounds if each not in files], submit, engine.n_workers):
+            name = f"shard {bounds.index((first, end)) + 1} of {len(bounds)}"
+            files[first, end] = folder / self.get_answer(future, name)["file"]
+            self.n_computed += 1
+            stage.advance(int(work[first:end].sum()), f"{len(files)} of {len(bounds)} shards")
         for first, end in bounds:
             yield Shard(first, end, read_shard(files[first, end]))
 
@@ -129,12 +127,41 @@ class Cluster:
         return answer
 
 
+def _run_all(
+    ranges: Sequence[Range], submit: Callable[[int, int], Future[Answer]], n_workers: int
+) -> Iterator[tuple[Range, Future[Answer]]]:
+    """Run shards, and yield each of them when it is done.
+
+    When workers have nothing left to do, and the last shards take several times as long as the others did, they are run once
+    more: a worker may hang. The run that is done first counts.
+    """
+    runs, left = {submit(*each): each for each in ranges}, set(ranges)
+    repeated: set[Range] = set()
+    start, patience = time.monotonic(), None
+    try:
+        while left:
+            done = wait(runs, patience, FIRST_COMPLETED).done
+            for future in done:
+                if (found := runs.pop(future)) in left:
+                    left.remove(found)
+                    yield found, future
+            if done:
+                mean = (time.monotonic() - start) * n_workers / (len(ranges) - len(left))
+                patience = max(_MIN_PATIENCE, _PATIENCE * mean)
+            elif len(left) < n_workers:
+                runs |= {submit(*each): each for each in left - repeated}
+                repeated |= left
+    finally:
+        for future in runs:
+            future.cancel()
+
+
 def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):  # it has content, or is gone
         folder.rmdir()
 
 
-def divide_work(work: Longs, n_parts: int) -> list[tuple[int, int]]:
+def divide_work(work: Longs, n_parts: int) -> list[Range]:
     """Divide items into ranges of about the same work; none is empty.
 
     >>> divide_work(np.array([5, 1, 1, 1, 1, 1]), 2)

@@ -78,8 +78,9 @@ class RayEngine:
         self.ray = import_module("ray")
         try:
             context = self.ray.init(address=address, log_to_driver=False, logging_level="error")
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            hint = "Check the address, and that the cluster is running: ray status"
+        except Exception as error:  # of all kinds, and of none: a plain Exception if it does not start in time
+            self.ray.shutdown()
+            hint = "Check the address, and that the cluster is running: ray status. A busy machine may need a second try"
             raise LongtailError(f"no Ray cluster answers ({error})", where=f"ray:{address}", hint=hint) from error
         self.dashboard: str = context.dashboard_url or ""
         self.n_workers = int(self.ray.cluster_resources().get("CPU", 1))

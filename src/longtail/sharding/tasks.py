@@ -27,7 +27,7 @@ from longtail import __version__, errors
 from longtail.errors import DataError, LongtailError, WriteError, restore_error
 from longtail.files import name_full_disk, open_atomic
 from longtail.mapped import ArraysWriter, hash_arrays, open_arrays
-from longtail.mapped_matrix import open_matrix, write_matrix
+from longtail.mapped_matrix import find_folder, open_matrix, write_matrix
 from longtail.state import State
 
 Inputs = Mapping[str, Any]  # by name: a CSR matrix, or a state
@@ -158,7 +158,12 @@ def _compute(task: Task, first: int, end: int) -> Path:
 
 
 def _store(folder: Path, value: Any) -> dict[str, str]:
-    """Write a matrix or a state to a folder with its hash as name, unless it is there. Returns what a task says about it."""
+    """Write a matrix or a state to a folder with its hash as name, unless it is there. Returns what a task says about it.
+
+    A matrix that is mapped from a folder is read from there by the workers, too.
+    """
+    if sp.issparse(value) and (found := find_folder(value)) is not None:
+        return {"folder": str(found.absolute()), "hash": hash_arrays(found)}
     arrays = {"indptr": value.indptr, "indices": value.indices, "data": value.data} if sp.issparse(value) else value
     digest = hashlib.sha256(repr(value.shape if sp.issparse(value) else "").encode())
     for name, array in arrays.items():

@@ -415,7 +415,7 @@ class Tagger:
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
 
-        :param data: Data in one of the forms that ``fit`` takes. Files of texts are read block by block.
+        :param data: Data in one of the forms that ``fit`` takes. Files are read block by block.
         :param labels: Labels as for ``fit``.
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
@@ -423,7 +423,7 @@ class Tagger:
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
         chosen = self.resolve_target(target)
-        if isinstance(data, str | Path) and self.reads_texts and labels is None:
+        if isinstance(data, str | Path) and labels is None:
             with open_stream(data, Layout.from_options(**layout), trained=self.layout) as stream:
                 return evaluate_stream(self, stream, chosen, ks, propensity).result
         found = read_any(data, labels, layout, trained=self.layout)
