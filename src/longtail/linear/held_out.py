@@ -19,7 +19,7 @@ from longtail.features.normaliser import Normaliser
 from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
-_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.3  # of the samples that the second model is fitted to
+_SMALL_SHARE, _LARGE_SHARE = 0.65, 0.3  # of the samples that the second model is fitted to
 _MAX_HELD_OUT_NONZEROS = 500_000  # non-zero features of samples to predict: long texts take long, and fewer are enough
 _MIN_HELD_OUT = 1000  # samples to predict, however long they are
 _MAX_SMALL_NONZEROS = 3_000_000  # non-zero features of all samples, up to which training is mostly trials of settings
