@@ -47,6 +47,7 @@ LAYERS = [
     ["linear"],
     ["nn"],
     ["search"],
+    ["samples", "collapse"],
     ["model"],
     ["extractor", "named_texts"],
     ["spec"],
