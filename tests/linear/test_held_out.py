@@ -37,10 +37,11 @@ def test_the_second_model_is_fitted_to_other_samples_than_it_predicts() -> None:
 
 
 def test_large_data_is_fitted_to_a_smaller_part(monkeypatch: Any) -> None:
-    monkeypatch.setattr("longtail.linear.held_out._MAX_SMALL_NONZEROS", 99)
-    model = Recorder()
-    predict_by_part(model.fit, sp.csr_array(np.eye(100)), sp.csr_array(np.ones((100, 1))), 1, seed=0)
-    assert len(model.fitted) == 30
+    for limits, n_fitted in (((100, 200), 65), ((99, 100), 50), ((10, 99), 30)):
+        monkeypatch.setattr("longtail.linear.held_out._SHARES", dict(zip(limits, (0.65, 0.5), strict=True)))
+        model = Recorder()
+        predict_by_part(model.fit, sp.csr_array(np.eye(100)), sp.csr_array(np.ones((100, 1))), 1, seed=0)
+        assert len(model.fitted) == n_fitted
 
 
 def test_the_second_model_knows_no_names_of_labels_that_only_held_out_samples_have() -> None:
