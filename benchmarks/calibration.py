@@ -121,7 +121,7 @@ def draw(rows: Sequence[Row]) -> str:
     size, left, top = 220, 52, 40
     parts: list[str] = []
     for number, (method, corpus) in enumerate(DRAWN):
-        row = next(row for row in rows if (row["method"], row["corpus"]) == (method, corpus))
+        row = next(row for row in rows if (row["method"], row["corpus"], row["samples"]) == (method, corpus, None))
         x0 = left + number * (size + 70)
 
         def place(x: float, y: float, x0: int = x0) -> tuple[float, float]:
