@@ -52,9 +52,15 @@ class API(litserve.LitAPI):
     def decode_request(self, request): return request["texts"]
     def predict(self, texts): return self.tagger.predict(texts, k={k})
     def encode_response(self, out): return {{"results": [[tag._asdict() for tag in tags] for tags in out]}}
+class BatchAPI(API):
+    def predict(self, requests):
+        found = iter(self.tagger.predict([text for texts in requests for text in texts], k={k}))
+        return [[next(found) for _ in texts] for texts in requests]
 if __name__ == "__main__":
-    litserve.LitServer(API(), accelerator="cpu", timeout=60).run(host="127.0.0.1", port={port}, generate_client_file=False)
+    api = {api}
+    litserve.LitServer(api, accelerator="cpu", timeout=60).run(host="127.0.0.1", port={port}, generate_client_file=False)
 """
+ALONE, TOGETHER = "API()", "BatchAPI(max_batch_size=64, batch_timeout=0.002)"  # how LitServe predicts requests
 
 
 def encode_json(texts: list[str]) -> bytes:
@@ -162,12 +168,21 @@ def make_longtail(model: Path, folder: Path, port: int | None = None, *settings:
     return Server("longtail", command, port, *paths, folder=folder, environment=OUR_PLACE)
 
 
-def make_litserve(model: Path, folder: Path) -> Server:
-    """The same model behind LitServe."""
-    port, script = find_port(), folder / "litserve_server.py"
-    script.write_text(LITSERVE.format(folder=str(model), k=K, port=port))
+def make_litserve(model: Path, folder: Path, api: str) -> Server:
+    """The same model behind LitServe, which predicts requests ``ALONE`` or ``TOGETHER``."""
+    port = find_port()
+    script = folder / f"litserve_{port}.py"
+    script.write_text(LITSERVE.format(folder=str(model), k=K, port=port, api=api))
     command = [str(peer_python("litserve")), str(script)]
-    return Server("LitServe", command, port, "/health", "/predict", folder=folder, environment=OUR_PLACE)
+    return Server(
+        "LitServe" if api == ALONE else "LitServe, batches",
+        command,
+        port,
+        "/health",
+        "/predict",
+        folder=folder,
+        environment=OUR_PLACE,
+    )
 
 
 def make_annif(project: str, folder: Path) -> Server:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from longtail.labelspace.grow import build_huffman_tree
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeWeights
-from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.tree import LinearTree
+from longtail.linear.tree_weights import TreeWeights
 from longtail.models.hierarchicalxc.search import search_best_first
 
 N_FEATURES = 6

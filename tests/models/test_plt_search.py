@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from longtail.labelspace.grow import build_balanced_tree
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import NodeWeights
-from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.tree import LinearTree
+from longtail.linear.tree_weights import TreeWeights
 from longtail.models.plt.search import search_beam
 
 

@@ -109,13 +109,14 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make_client: Callable[.
 def test_a_request_that_takes_too_long_fails_and_is_not_computed(
     make_client: Callable[..., Client], blocked: Blocked
 ) -> None:
-    client = make_client(deadline=0.2)
+    client = make_client(deadline=0.5)
 
     async def work() -> None:
         answers = await asyncio.gather(start(client, "first"), start(client, "late", k=2))
         assert [answer.status_code for answer in answers] == [504, 504]
         assert client.app.state.service.batcher.n_waiting == 0
         blocked.open.set()
+        client.app.state.service.batcher.deadline = 60.0  # other programs may use all cores
         assert (await start(client, "next")).status_code == 200
         assert blocked.batches == [["first"], ["next"]]
 

@@ -73,7 +73,7 @@ def test_the_command_of_the_unit_starts_two_processes_that_load_models_again_and
         os.kill(server.process.pid, signal.SIGHUP)
         answer = httpx.post(f"{server.address}api/v1/predict", json={"texts": ["ship"], "k": 1}, timeout=60)
         assert answer.json()["results"][0]["labels"][0]["label"] == "sea"
-    first.stop(), second.stop()
+    first.stop(), second.stop(signal.SIGINT)
 
 
 def test_the_image_copies_files_that_exist_and_has_known_settings(tmp_path: Path) -> None:

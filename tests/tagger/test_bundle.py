@@ -17,7 +17,7 @@ from longtail import Dataset, Labels, Tagger
 from longtail.cli.main import main
 from longtail.data.write import write
 from longtail.errors import BundleError, OverwriteWarning
-from longtail.tagger.bundle import FORMAT, MANIFEST, Bundle, encode_files, sign_manifest
+from longtail.tagger.bundle import FORMAT, MANIFEST, Bundle, encode_files, load_bundle, save_bundle, sign_manifest
 from longtail.topk import TopK
 
 
@@ -168,6 +168,27 @@ def test_a_bundle_of_format_5_keeps_the_encoder_that_was_the_default(train: Data
     np.testing.assert_array_equal(
         longtail.load(tmp_path / "again").topk(test.inputs).scores, tagger.topk(test.inputs).scores
     )
+
+
+def test_a_bundle_of_format_6_has_trees_without_hash_tables(train: Dataset, test: Dataset, tmp_path: Path) -> None:
+    tagger = Tagger("plt+n_trees=1", calibrate=False).fit(train)
+    linear = tagger.pipeline.model.trees[0]  # type: ignore[attr-defined]
+    nodes = [linear.weights.get_node(linear.tree, node) for node in np.flatnonzero(linear.tree.n_children)]
+    tagger.save(tmp_path / "model")
+    bundle = load_bundle(tmp_path / "model")
+    arrays = {name: array for name, array in bundle.arrays["model"].items() if name != "0.used_slots"}
+    for name in ("features", "children", "values"):
+        arrays[f"0.{name}"] = np.concatenate([getattr(node, name) for node in nodes])
+    arrays["0.row_lengths"] = np.concatenate([np.diff(node.row_start) for node in nodes]).astype(np.uint8)
+    save_bundle(Bundle(bundle.about, {**bundle.arrays, "model": arrays}, bundle.labels), tmp_path / "model")
+    path = tmp_path / "model" / MANIFEST
+    manifest = {**json.loads(path.read_text()), "format": 6}
+    del manifest["sha256"]
+    path.write_bytes(sign_manifest(manifest))
+    old = longtail.load(tmp_path / "model")
+    np.testing.assert_array_equal(old.topk(test.inputs).scores, tagger.topk(test.inputs).scores)
+    old.save(tmp_path / "again")
+    assert "0.used_slots" in load_bundle(tmp_path / "again").arrays["model"]
 
 
 @pytest.mark.parametrize(

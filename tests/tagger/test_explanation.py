@@ -9,7 +9,9 @@ import scipy.sparse as sp
 from longtail import Dataset, Tagger
 from longtail.features.mlp import Mlp, compute_secant_slope
 from longtail.labelspace.tree import LabelTree
-from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.node import NodeWeights
+from longtail.linear.tree import LinearTree
+from longtail.linear.tree_weights import TreeWeights
 from longtail.models.blend.model import Blend
 from longtail.models.plt.model import LabelTrees
 
@@ -64,14 +66,12 @@ def test_without_biases_relu_networks_have_the_gradient() -> None:
 def small_tree(seed: int) -> LinearTree:
     """The root leads to label 2 and to a node above labels 0 and 1; three features."""
     random = np.random.default_rng(seed)
-    values = random.normal(size=12).astype(np.float32)
-    starts = np.arange(7) * 2
-    children = np.tile([0, 1], 6).astype(np.uint8)
-    bias = np.append(0, random.normal(size=4)).astype(np.float32)
-    weights = TreeWeights(
-        np.array([0, 3, 6, 6, 6, 6]), np.tile([0, 1, 2], 2).astype(np.int32), starts, children, values, bias
-    )
-    return LinearTree(LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 2, 0, 1])), weights)
+    W, bias = random.normal(size=(2, 3, 2)).astype(np.float32), random.normal(size=(2, 2)).astype(np.float32)
+    nodes = {
+        node: NodeWeights.from_matrix(np.arange(3, dtype=np.int32), sp.csr_array(W[node]), bias[node]) for node in (0, 1)
+    }
+    tree = LabelTree(np.array([2, 2, 0, 0, 0]), np.array([-1, -1, 2, 0, 1]))
+    return LinearTree(tree, TreeWeights.from_nodes(tree, nodes))
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
@@ -79,8 +79,9 @@ def test_the_slopes_of_a_tree_are_integrated_gradients(loss: str) -> None:
     tree, x = small_tree(0), np.array([0.6, -0.3, 0.9], np.float32)
 
     def log_p(at: np.ndarray) -> float:
-        W, bias = tree.weights.values.reshape(2, 3, 2), tree.weights.bias
-        margins = [bias[1] + at @ W[0, :, 0], bias[4] + at @ W[1, :, 1]]  # root to node 1, node 1 to label 1
+        W = [tree.weights.get_node(tree.tree, node).to_matrix().toarray() for node in (0, 1)]
+        bias = tree.weights.bias
+        margins = [bias[1] + at @ W[0][:, 0], bias[4] + at @ W[1][:, 1]]  # root to node 1, node 1 to label 1
         if loss == "logistic":
             return sum(-np.log1p(np.exp(-m)) for m in margins)
         return sum(-(max(0, 1 - m) ** 3) for m in margins)

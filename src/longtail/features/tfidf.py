@@ -171,8 +171,7 @@ class Tfidf(TfidfSettings):
 
     def count_unknown_words(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
         """The number of words of each text, and how many of them are not terms [n]."""
-        counts, lengths = self._count_rows(texts, np.ones(1, np.float32))
-        counts.data[self.block[counts.indices] != 0] = 0  # n-grams
+        counts, lengths = self._count_rows(texts, np.ones(1, np.float32), self._term_options()._replace(ngrams=1))
         n_known = np.rint(np.asarray(counts.sum(axis=1))).astype(np.int32)
         return lengths, lengths - np.minimum(n_known, lengths)
 
@@ -214,14 +213,19 @@ class Tfidf(TfidfSettings):
         terms.index_terms(self.terms, self.offsets, self.keys, self.ids)
         self.block = find_ngrams(self.terms, self.offsets[:-1]).astype(np.uint8)  # 0: a single word, 1: an n-gram
 
-    def _count_rows(self, texts: Sequence[str], field_weights: Floats) -> tuple[sp.csr_array, NDArray[np.int32]]:
-        """The counts of known terms, weighted by field [n, n_features], and the number of words of each text [n]."""
+    def _count_rows(
+        self, texts: Sequence[str], field_weights: Floats, options: TermOptions | None = None
+    ) -> tuple[sp.csr_array, NDArray[np.int32]]:
+        """The counts of known terms, weighted by field [n, n_features], and the number of words of each text [n].
 
-        def count(some: list[str]) -> tuple[Ints, Ints, Ints, Floats]:
-            text, offsets = convert_to_bytes(some)
+        :param options: Which terms are looked for. None: those of the settings.
+        """
+        some = (*(options or self._term_options()), field_weights)
+
+        def count(chunk: list[str]) -> tuple[Ints, Ints, Ints, Floats]:
+            text, offsets = convert_to_bytes(chunk)
             indptr, lengths = np.empty(len(offsets), np.int32), np.empty(len(offsets) - 1, np.int32)
-            options = (*self._term_options(), field_weights)
-            return indptr, lengths, *terms.count_rows(text, offsets, *options, self.keys, self.ids, indptr, lengths)
+            return indptr, lengths, *terms.count_rows(text, offsets, *some, self.keys, self.ids, indptr, lengths)
 
         chunks = iter_chunks(texts, TEXTS_PER_CHUNK, CHARS_PER_CHUNK)
         first = list(islice(chunks, 2))

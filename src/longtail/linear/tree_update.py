@@ -12,7 +12,8 @@ from longtail.csr import get_column_rows
 from longtail.kernels import Floats, Ints, map_parallel
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights
-from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.tree import LinearTree
+from longtail.linear.tree_weights import TreeWeights
 from longtail.linear.update import CompactSamples, UpdateSamples, divide_counts
 from longtail.progress import Stage
 

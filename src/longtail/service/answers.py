@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ MAX_K = 1000
 MAX_ANSWERS = 100_000  # labels in the answer to one request
 MAX_EXPLAINED = 50
 MAX_WORDS = 1000  # labels that a request allows or denies
+_DIGITS = 6  # of a score
 _DEFAULT_SET = 100  # labels of the largest set, if the request does not say
 _MANY_UNKNOWN = 0.5  # share of unknown words from which the answer has a warning
 
@@ -63,9 +64,8 @@ class PredictOptions:
         return (*(self.allow or ()), *self.deny, *(self.subtree or ()))
 
 
-@dataclass(frozen=True)
-class TextAnswer:
-    """The labels of one text."""
+class TextAnswer(NamedTuple):
+    """The labels of one text, with scores that are rounded to ``_DIGITS`` digits."""
 
     ids: list[int]
     scores: list[float]
@@ -97,16 +97,18 @@ def predict_texts(model: ServedModel, texts: list[str], options: PredictOptions)
     best = _find_labels(model, encoded, options)
     counted = tagger.pipeline.count_unknown_words(texts)
     n_words, n_unknown = ([None] * len(texts),) * 2 if counted is None else (part.tolist() for part in counted)
-    answers = []
-    for row, (ids, scores) in enumerate(zip(best.ids.tolist(), best.scores.tolist(), strict=True)):
-        pairs = [(label, score) for label, score in zip(ids, scores, strict=True) if label != NO_LABEL]
-        parts = None
-        if options.explain:
-            one = encoded if len(texts) == 1 else encoded.take(np.array([row]))
-            parts = [explain_label(tagger, one, label, score).parts for label, score in pairs[:MAX_EXPLAINED]]
-        kept = [label for label, _ in pairs], [round(score, 6) for _, score in pairs]
-        answers.append(TextAnswer(*kept, n_words[row], n_unknown[row], parts))
+    n_found = np.count_nonzero(best.ids != NO_LABEL, axis=1).tolist()
+    columns = (best.ids.tolist(), np.round(best.scores.astype(np.float64), _DIGITS).tolist(), n_found, n_words, n_unknown)
+    answers = [TextAnswer(ids[:n], scores[:n], *words) for ids, scores, n, *words in zip(*columns, strict=True)]
+    if options.explain:
+        answers = [_explain(model, encoded.take(np.array([row])), answer) for row, answer in enumerate(answers)]
     return answers
+
+
+def _explain(model: ServedModel, encoded: Encoded, answer: TextAnswer) -> TextAnswer:
+    """Add the parts of the text that are evidence for each label."""
+    pairs = zip(answer.ids[:MAX_EXPLAINED], answer.scores, strict=False)
+    return answer._replace(parts=[explain_label(model.tagger, encoded, label, score).parts for label, score in pairs])
 
 
 def _find_labels(model: ServedModel, encoded: Encoded, options: PredictOptions) -> TopK:
@@ -135,9 +137,9 @@ def write_answer(model: ServedModel, answer: TextAnswer) -> str:
     is_probability, labels, total = model.tagger.score_meaning == "probability", [], 0.0
     for rank, (label, score) in enumerate(zip(answer.ids, answer.scores, strict=True), 1):
         total += score
-        expected = f', "expected_precision": {round(total / rank, 4)!r}' if is_probability else ""
+        expected = f', "expected_precision": {total / rank:.4f}' if is_probability else ""
         parts = f', "parts": {_write_parts(answer.parts[rank - 1])}' if answer.parts and rank <= len(answer.parts) else ""
-        labels.append(f'{model.catalogue.write(label)}, "score": {score!r}{expected}{parts}}}')
+        labels.append(f'{model.catalogue.write(label)}, "score": {score:.{_DIGITS}f}{expected}{parts}}}')
     words = f'{{"n_words": {answer.n_words}, "n_unknown": {answer.n_unknown}}}' if answer.n_words is not None else "null"
     warning = "" if answer.warning is None else f', "warning": {json.dumps(answer.warning)}'
     return f'{{"labels": [{", ".join(labels)}], "unknown": {words}{warning}}}'

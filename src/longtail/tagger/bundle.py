@@ -35,8 +35,8 @@ from longtail.tagger.bundle_files import (
     read_manifest,
 )
 
-FORMAT = 6  # the format that is written
-_READABLE = (3, 4, 5, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
+FORMAT = 7  # the format that is written
+_READABLE = (3, 4, 5, 6, FORMAT)  # 3 has no calibration and no history of the labels; up to 4, secseq has its own features
 MANIFEST = "manifest.json"
 _UNFINISHED = rf"\.({DATA_FILE.pattern}|manifest\.json){PART_ENDING}"
 _MAX_READS = 10  # of a bundle that is replaced while it is read

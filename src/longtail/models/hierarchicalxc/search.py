@@ -7,15 +7,13 @@ the k-th label found.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.labelspace.tree import CLOSED_NODE
-from longtail.linear.tree import LINKS, LinearTree, compute_margins, log_probability
+from longtail.linear.tree import LINKS, LinearTree, log_probability
+from longtail.linear.weight_search import WeightArrays, compute_margins
 from longtail.search.topk_kernels import ROWS_PER_CALL, insert_topk, make_empty_topk
 from longtail.topk import NO_LABEL, TopK
 
@@ -57,8 +55,7 @@ def search_best_first(
 @kernel
 def _search_rows(
     x_indptr: Ints, x_indices: Ints, x_data: Floats,
-    first_child: Ints, label: Ints, max_children: int,
-    slot_start: Longs, slots: Ints, row_start: Longs, children: NDArray[Any], values: Floats, bias: Floats,
+    first_child: Ints, label: Ints, max_children: int, weights: WeightArrays,
     link: int, hard: bool, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
     """Fill empty ids and scores [n_rows, k] with the best labels and their log-probabilities."""
@@ -75,7 +72,7 @@ def _search_rows(
             n_open -= 1
             _sift_down(heap, heap_scores, heap[n_open], heap_scores[n_open], n_open)
             x = (x_indices, x_data, x_indptr[row], x_indptr[row + 1])
-            compute_margins(node, *x, first_child, slot_start, slots, row_start, children, values, bias, margin)
+            compute_margins(node, *x, first_child, weights, margin)
             first = first_child[node]
             for child in range(first, first_child[node + 1]):
                 if label[child] == CLOSED_NODE or (hard and margin[child - first] < 0):

@@ -27,9 +27,10 @@ from longtail.labelspace.propensity import compute_inverse_propensity
 from longtail.labelspace.tree import INNER_NODE, LabelTree
 from longtail.linear.held_out import predict_by_part
 from longtail.linear.node import NodeTrainer, NodeWeights
-from longtail.linear.tree import LinearTree, TreeWeights
+from longtail.linear.tree import LinearTree
 from longtail.linear.tree_training import TreeTraining, fit_nodes
 from longtail.linear.tree_update import describe_updates, update_tree
+from longtail.linear.tree_weights import TreeWeights
 from longtail.linear.trial import DEFAULT_C, choose_C, pack_C, resume_C, unpack_C
 from longtail.linear.update import UpdateSamples
 from longtail.metrics.ranking import DEFAULT_KS, score_samples

@@ -7,15 +7,14 @@ the ``beam`` inner nodes with the highest scores are expanded. Several trees are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from longtail.kernels import Bools, Floats, Ints, Longs, kernel, map_parallel
+from longtail.kernels import Bools, Floats, Ints, kernel, map_parallel
 from longtail.labelspace.tree import CLOSED_NODE
-from longtail.linear.tree import LINKS, LinearTree, compute_margins, log_probability
+from longtail.linear.tree import LINKS, LinearTree, log_probability
+from longtail.linear.weight_search import WeightArrays, compute_margins
 from longtail.search.topk_kernels import NO_SCORE, ROWS_PER_CALL, average_trees, insert_topk
 from longtail.topk import NO_LABEL, TopK
 
@@ -65,8 +64,7 @@ def search_beam(
 @kernel
 def _search_rows(
     x_indptr: Ints, x_indices: Ints, x_data: Floats,
-    first_child: Ints, label: Ints, max_children: int,
-    slot_start: Longs, slots: Ints, row_start: Longs, children: NDArray[Any], values: Floats, bias: Floats,
+    first_child: Ints, label: Ints, max_children: int, weights: WeightArrays,
     beam: int, link: int, ids: Ints, scores: Floats,
 ) -> None:  # fmt: skip
     """Fill ids and scores [n_rows, k] with the labels of the highest probabilities and the logarithms of these."""
@@ -86,7 +84,7 @@ def _search_rows(
                     continue  # scores never increase along a path
                 first, end = first_child[node], first_child[node + 1]
                 x = (x_indices, x_data, x_indptr[row], x_indptr[row + 1])
-                compute_margins(node, *x, first_child, slot_start, slots, row_start, children, values, bias, margin)
+                compute_margins(node, *x, first_child, weights, margin)
                 for child in range(first, end):
                     if label[child] == CLOSED_NODE:
                         continue
