@@ -69,7 +69,7 @@ def measure(method: str, train: Any, test: Any) -> Row:
     from longtail.spec import MethodSpec
     from longtail.tagger.held_out import predict_held_out
     from longtail.tagger.tagger import Tagger
-    from longtail.topk import TopK
+    from longtail.topk import TopK, find_hits
 
     pipeline = Pipeline(MethodSpec.parse(method), threads=1)
     with Stopwatch() as training:
@@ -85,7 +85,8 @@ def measure(method: str, train: Any, test: Any) -> Row:
     counts = np.zeros(test.Y.shape[1], np.int32)
     counts[: pipeline.model.n_labels] = pipeline.model.label_counts
     Y = sp.csr_array(test.Y)
-    before, after = (measure_reliability(top, Y, counts) for top in (TopK(raw.ids, np.maximum(naive, 0)), best))
+    hits = find_hits(best, Y)
+    before, after = (measure_reliability(top, hits, counts) for top in (TopK(raw.ids, np.maximum(naive, 0)), best))
     return {
         "P@1": score_samples(best, Y, np.ones(Y.shape[1])).values()["P@1"],
         "raw": before.values["ECE@5"],
@@ -120,7 +121,7 @@ def draw(rows: Sequence[Row]) -> str:
     size, left, top = 220, 52, 40
     parts: list[str] = []
     for number, (method, corpus) in enumerate(DRAWN):
-        row = next(row for row in rows if (row["method"], row["corpus"]) == (method, corpus))
+        row = next(row for row in rows if (row["method"], row["corpus"], row["samples"]) == (method, corpus, None))
         x0 = left + number * (size + 70)
 
         def place(x: float, y: float, x0: int = x0) -> tuple[float, float]:

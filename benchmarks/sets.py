@@ -112,13 +112,13 @@ def repeat_promises(best: TopK, Y: sp.csr_array, counts: np.ndarray) -> list[Row
 def score(sets: TopK, Y: sp.csr_array) -> Row:
     """Compute the metrics of sets, with intervals of precision and recall."""
     from longtail.metrics.intervals import bootstrap
-    from longtail.metrics.sets import describe_sets, score_sets
+    from longtail.metrics.sets import SetCounts, score_sets
 
     scores = score_sets(sets, Y)
     intervals = bootstrap(scores)
     return {
         **scores.values(),
-        **describe_sets(sets, Y),
+        **SetCounts().add(sets, Y).values(),
         "intervals": {name: intervals[name] for name in ("precision", "recall")},
     }
 

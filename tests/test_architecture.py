@@ -47,6 +47,7 @@ LAYERS = [
     ["linear"],
     ["nn"],
     ["search"],
+    ["samples", "collapse"],
     ["model"],
     ["extractor", "named_texts"],
     ["spec"],
@@ -179,3 +180,28 @@ def test_the_tagger_names_no_method(path: Path) -> None:
     strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     words = {word for text in strings - docs for word in text.split()}
     assert not words & set(METHODS)
+
+
+def list_names(path: Path) -> set[str]:
+    """The names that other modules can import from a module: what its statements define, and the modules of a folder."""
+    names = {each.stem for each in path.parent.iterdir()} if path.name == "__init__.py" else set()
+    for node in parse(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names |= {alias.asname or alias.name for alias in node.names}
+        else:
+            names |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return names
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE.parents[1] / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_a_benchmark_imports_names_that_exist(path: Path) -> None:
+    """Benchmarks run seldom, so that nobody notices when a name is gone."""
+    modules = {module_name(each): each for each in MODULES}
+    froms = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom) and node.module]
+    for node in froms:
+        if node.module == "longtail":
+            assert {name.name for name in node.names} <= {*longtail.__all__, *list_names(PACKAGE / "__init__.py")}
+        elif node.module and node.module.startswith("longtail."):
+            assert {name.name for name in node.names} <= list_names(modules[node.module]), ast.unparse(node)

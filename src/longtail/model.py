@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from longtail.csr import MAX_INT32, check_features, check_labels
+from longtail.collapse import choose_samples, describe_collapse
+from longtail.csr import MAX_INT32
 from longtail.data.holdout import draw_holdout, find_sampled_labels, take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
@@ -21,6 +22,7 @@ from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.tree import LabelTree
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
+from longtail.samples import check_input, check_mask, check_new_labels, check_rows, count_samples, widen
 from longtail.settings import Settings, add_parameters
 from longtail.sharding.cluster import Cluster
 from longtail.state import MAX_COUNT, State, check_array, check_count, refuse
@@ -36,9 +38,6 @@ ADDS_TO_MARGIN = "contribution of each part to the margin"
 ADDS_TO_LOG_ODDS = "contribution of each part to the log-odds"
 ADDS_TO_LOG_PROBABILITY = "contribution of each part to the log-probability"
 LOSS_OF_LOG_ODDS = "drop of the log-odds when a part is removed"
-
-_MAX_COLLAPSE_SAMPLES, _MIN_COLLAPSE_SAMPLES = 500, 20  # training samples that the check for a collapse looks at
-_COLLAPSE_SHARE = 0.95  # share of them that must get the same first label
 
 
 class Model(Settings, ABC):
@@ -136,10 +135,8 @@ class Model(Settings, ABC):
         self.check_requirements()
         self.check_valid(valid)
         self.check_vocabulary(self.labels)
-        X, Y = self._check_input(X), check_labels(Y)
-        if Y.shape[0] != count_samples(X):
-            found = f"{count_samples(X)} samples but {Y.shape[0]} rows of labels"
-            raise DataError(found, hint="Pass one row of labels per sample")
+        X = self._check_input(X)
+        Y, _ = check_rows(X, Y)
         if not Y.nnz:
             raise DataError("no sample has a label", hint="Check the labels of the training data")
         self.n_samples, self.n_features = count_samples(X), X.shape[1] if sp.issparse(X) else 0
@@ -208,19 +205,8 @@ class Model(Settings, ABC):
 
     def _check_new(self, X: Any, Y: Any, known: Any = None) -> tuple[Any, sp.csr_array, sp.csr_array | None]:
         """Check samples of an update, and widen their labels to those of the model."""
-        X, Y = self._check_samples(X), check_labels(Y)
-        known = None if known is None else check_labels(known)
-        if Y.shape[0] != count_samples(X) or (known is not None and known.shape != Y.shape):
-            found = f"{count_samples(X)} samples but {Y.shape[0]} rows of labels"
-            raise DataError(found, hint="Pass one row of labels per sample, and one of known labels if any")
-        if not Y.nnz and (known is None or not known.nnz):
-            raise DataError("no new sample has a label", hint="Check the labels of the new data")
-        if known is not None:
-            partial = np.diff(known.indptr) > 0
-            if (Y[partial] > known[partial]).nnz:
-                raise DataError("a sample has a label that is not known", hint="Its labels must be among the known ones")
-        n_labels = max(Y.shape[1], self.n_labels)
-        return X, widen(Y, n_labels), None if known is None else widen(known, n_labels)
+        X = self._check_samples(X)
+        return X, *check_new_labels(X, Y, known, self.n_labels)
 
     @property
     def quick_settings(self) -> dict[str, Any] | None:
@@ -382,22 +368,12 @@ class Model(Settings, ABC):
 
     def _warn_of_collapse(self, X: Any, Y: sp.csr_array) -> None:
         """Warn if almost all samples get the same first label although most do not have it."""
-        labelled = np.flatnonzero(np.diff(Y.indptr))
-        if self.reads == "anything" or len(labelled) < _MIN_COLLAPSE_SAMPLES:
+        rows = choose_samples(Y)
+        if self.reads == "anything" or not len(rows):
             return
-        rows = labelled[np.unique(np.linspace(0, len(labelled) - 1, _MAX_COLLAPSE_SAMPLES).astype(np.int64))]
-        first = self._topk(take_samples(X, rows), 1, None).ids[:, 0]
-        label, times = max(zip(*np.unique(first, return_counts=True), strict=True), key=lambda pair: int(pair[1]))
-        share = np.count_nonzero(Y[rows].indices == label) / len(rows)
-        if times >= _COLLAPSE_SHARE * len(rows) and share < 0.5:
-            name = self.labels.names[label] if self.labels else f"label {label}"
-            warnings.warn(
-                f"{type(self).__name__} has collapsed: {times} of {len(rows)} training samples get the same first label"
-                f" ({name}), but only {100 * share:.0f} % of them have it. The model has learned nothing from the input. Try"
-                " other settings, another preset or another method",
-                CollapseWarning,
-                stacklevel=3,
-            )
+        found = describe_collapse(self._topk(take_samples(X, rows), 1, None).ids[:, 0], Y[rows], self.labels)
+        if found is not None:
+            warnings.warn(f"{type(self).__name__} has collapsed: {found}", CollapseWarning, stacklevel=3)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "label_counts"):
@@ -423,31 +399,4 @@ class Model(Settings, ABC):
         return X
 
     def _check_input(self, X: Any) -> Any:
-        if count_samples(X) == 0:
-            raise DataError("there are no samples", hint="Pass at least one")
-        if self.reads == "anything":
-            return X
-        if self.reads == "features":
-            return check_features(X)
-        if isinstance(X, str) or sp.issparse(X) or not all(isinstance(text, str) for text in X):
-            raise DataError(f"{type(self).__name__} reads texts", hint="Pass a list of strings")
-        return X
-
-
-def check_mask(allowed: NDArray[Any], n_labels: int) -> Bools:
-    """Check that an array says of each label whether it is allowed."""
-    mask = np.asarray(allowed)
-    if mask.dtype != np.bool_ or mask.shape != (n_labels,):
-        found = f"allowed is an array of {mask.dtype} with the shape {mask.shape}"
-        raise SettingError(found, hint=f"It must have one truth value per label: shape ({n_labels},)")
-    return mask
-
-
-def widen(Y: sp.csr_array, n_labels: int) -> sp.csr_array:
-    """Return an indicator matrix with further columns, which are empty."""
-    return sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], n_labels))
-
-
-def count_samples(X: Any) -> int:
-    """Return the number of samples of a matrix or a list of texts."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        return check_input(X, self.reads, type(self).__name__)

@@ -23,10 +23,11 @@ from longtail.extractor import (
 from longtail.features.normaliser import Normaliser
 from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.names import NAMES, append_labels, collect_names
-from longtail.model import PartWeights, Valid, count_samples
+from longtail.model import PartWeights, Valid
 from longtail.named_texts import NamedTexts, get_sentences
 from longtail.progress import SILENT, Progress
 from longtail.registry import model_class
+from longtail.samples import count_samples
 from longtail.spec import SHARED_SETTINGS, MethodSpec
 from longtail.state import State, get_entry
 from longtail.topk import NO_LABEL, TopK

@@ -13,7 +13,7 @@ from longtail.features.batches import make_length_batches
 from longtail.features.pretrained import find_pretrained_folder
 from longtail.features.token_rows import TokenRows, join_rows
 from longtail.features.tokens import SPECIAL_PIECES, Tokens
-from longtail.model import count_samples
+from longtail.samples import count_samples
 
 TEXTS = ["red apple", "green apple pie", "", "a red red rose", "x"]
 

@@ -29,18 +29,19 @@ def test_the_second_model_is_fitted_to_other_samples_than_it_predicts() -> None:
     model = Recorder()
     found = predict_by_part(model.fit, X, Y, 2, seed=0)
     assert found is not None
-    assert len(model.fitted) == 51 and set(model.X.indices.tolist()) == {100}  # features of no fitted sample are unknown
+    assert len(model.fitted) == 66 and set(model.X.indices.tolist()) == {100}  # features of no fitted sample are unknown
     np.testing.assert_allclose(model.X.data, np.sqrt(2))  # the length of a sample stays as it is
-    assert (np.diff(found.Y.indptr) > 0).all() and found.Y.shape[0] <= 50  # samples without labels cannot be judged
-    np.testing.assert_allclose(found.label_counts, model.label_counts * np.sqrt(2))
-    assert found.source == f"{found.Y.shape[0]} training samples, predicted by a second model of 50 others"
+    assert (np.diff(found.Y.indptr) > 0).all() and found.Y.shape[0] <= 35  # samples without labels cannot be judged
+    np.testing.assert_allclose(found.label_counts, model.label_counts / np.sqrt(0.65))
+    assert found.source == f"{found.Y.shape[0]} training samples, predicted by a second model of 65 others"
 
 
 def test_large_data_is_fitted_to_a_smaller_part(monkeypatch: Any) -> None:
-    monkeypatch.setattr("longtail.linear.held_out._MAX_SMALL_NONZEROS", 99)
-    model = Recorder()
-    predict_by_part(model.fit, sp.csr_array(np.eye(100)), sp.csr_array(np.ones((100, 1))), 1, seed=0)
-    assert len(model.fitted) == 30
+    for limits, n_fitted in (((100, 200), 65), ((99, 100), 50), ((10, 99), 30)):
+        monkeypatch.setattr("longtail.linear.held_out._SHARES", dict(zip(limits, (0.65, 0.5), strict=True)))
+        model = Recorder()
+        predict_by_part(model.fit, sp.csr_array(np.eye(100)), sp.csr_array(np.ones((100, 1))), 1, seed=0)
+        assert len(model.fitted) == n_fitted
 
 
 def test_the_second_model_knows_no_names_of_labels_that_only_held_out_samples_have() -> None:
@@ -49,7 +50,7 @@ def test_the_second_model_knows_no_names_of_labels_that_only_held_out_samples_ha
     model = Recorder()
     predict_by_part(model.fit, X, Y, 2, seed=0, n_names=40)
     samples = {row for row in model.fitted if row < 40}
-    assert len(samples) == 20 and model.fitted == samples | {40 + row for row in samples}
+    assert len(samples) == 26 and model.fitted == samples | {40 + row for row in samples}
 
 
 def test_fewer_long_samples_are_predicted(monkeypatch: Any) -> None:
@@ -57,7 +58,7 @@ def test_fewer_long_samples_are_predicted(monkeypatch: Any) -> None:
     monkeypatch.setattr("longtail.linear.held_out._MIN_HELD_OUT", 5)
     for width, n_predicted in ((1, 30), (3, 10), (10, 5)):
         found = predict_by_part(
-            Recorder().fit, sp.csr_array(np.ones((80, width))), sp.csr_array(np.ones((80, 1))), 1, seed=0
+            Recorder().fit, sp.csr_array(np.ones((100, width))), sp.csr_array(np.ones((100, 1))), 1, seed=0
         )
         assert found is not None and found.topk.n_samples in (n_predicted - 1, n_predicted)
 

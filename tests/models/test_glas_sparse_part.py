@@ -13,8 +13,8 @@ from glas_toy import QUICK, make_toy
 from longtail import Tagger, load
 from longtail.data.holdout import draw_holdout
 from longtail.errors import SettingError
-from longtail.model import widen
 from longtail.models.glas.model import Glas
+from longtail.samples import widen
 from longtail.search.index import LabelIndex
 
 SETTINGS: dict[str, Any] = {"dim": 8, "epochs": 3, "holdout": 0, "threads": 1, "negatives": "all", "sparse_part": True}

@@ -12,11 +12,12 @@ from many_labels import make_many_labels
 from scipy.special import expit
 
 from longtail.errors import SettingError
-from longtail.model import Model, widen
+from longtail.model import Model
 from longtail.models.aplc.model import Aplc
 from longtail.models.neuralxc.model import NeuralXC
 from longtail.models.secseq.model import SecSeq
 from longtail.models.secseq.search import _to_logit
+from longtail.samples import widen
 
 SHARED: dict[str, Any] = {"epochs": 3, "threads": 1, "batch": 16, "sparse_part": True}
 SETTINGS: dict[type[Model], dict[str, Any]] = {

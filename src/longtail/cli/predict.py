@@ -22,10 +22,10 @@ from longtail.decisions.constraints import Constraints
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.files import STDIN, is_endless, open_atomic
-from longtail.model import count_samples
 from longtail.printable import make_visible
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
+from longtail.samples import count_samples
 from longtail.tagger.prediction import DEFAULT_K
 from longtail.tagger.tagger import Tagger, load
 

@@ -27,8 +27,8 @@ from longtail.data.read import read_layout
 from longtail.errors import CollapseWarning, DataError, LongtailError
 from longtail.files import open_atomic
 from longtail.interruption import end_on_signals, end_process, end_with_parent
-from longtail.model import count_samples
 from longtail.progress import Display
+from longtail.samples import count_samples
 from longtail.spec import MethodSpec
 from longtail.tagger.bundle import load_manifest
 from longtail.tagger.inputs import align_data

@@ -17,7 +17,7 @@ from longtail.decisions.rules import LabelRules
 from longtail.errors import SettingError, suggest
 from longtail.files import open_atomic
 from longtail.kernels import Bools, Ints, Longs
-from longtail.model import check_mask
+from longtail.samples import check_mask
 from longtail.topk import NO_LABEL
 
 _WILDCARD = re.compile(r"[*?\[]")

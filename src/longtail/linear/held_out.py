@@ -19,10 +19,12 @@ from longtail.features.normaliser import Normaliser
 from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
-_SMALL_SHARE, _LARGE_SHARE = 0.5, 0.3  # of the samples that the second model is fitted to
+# Share of the samples that the second model is fitted to, by the non-zero features of all samples up to which it holds. The
+# more there are, the larger is the part of the training time that goes to the model itself, not to trials of settings.
+_SHARES = {1_200_000: 0.65, 3_000_000: 0.5}
+_LARGE_SHARE = 0.3  # for still more
 _MAX_HELD_OUT_NONZEROS = 500_000  # non-zero features of samples to predict: long texts take long, and fewer are enough
 _MIN_HELD_OUT = 1000  # samples to predict, however long they are
-_MAX_SMALL_NONZEROS = 3_000_000  # non-zero features of all samples, up to which training is mostly trials of settings
 
 
 def predict_by_part(
@@ -44,7 +46,7 @@ def predict_by_part(
     :param n_names: The last rows that are names of labels, not samples. The second model is fitted to those of labels that
         have samples in its part, as the full model is: a name would tell it labels that only held-out samples have.
     """
-    share = _SMALL_SHARE if X.nnz <= _MAX_SMALL_NONZEROS else _LARGE_SHARE
+    share = next((share for limit, share in _SHARES.items() if X.nnz <= limit), _LARGE_SHARE)
     n_samples = Y.shape[0] - n_names
     part, held_out = _split_rows(X[:n_samples], Y[:n_samples], share, seed)
     has_samples = np.zeros(Y.shape[1], bool)

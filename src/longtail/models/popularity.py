@@ -9,8 +9,9 @@ import scipy.sparse as sp
 
 from longtail.data.holdout import draw_holdout, take_samples
 from longtail.kernels import Bools
-from longtail.model import Model, PartWeights, Valid, count_samples
+from longtail.model import Model, PartWeights, Valid
 from longtail.progress import Progress
+from longtail.samples import count_samples
 from longtail.state import State
 from longtail.topk import HeldOut, TopK
 

@@ -14,7 +14,7 @@ from longtail.decisions.targets import Target
 from longtail.errors import DataError
 from longtail.kernels import Ints
 from longtail.metrics.evaluate import Evaluation, Evaluator
-from longtail.model import count_samples
+from longtail.samples import count_samples
 from longtail.tagger.inputs import check_inputs
 from longtail.tagger.prediction import choose_batch_sets
 

@@ -12,7 +12,8 @@ from longtail.errors import DataError, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.words import find_words
 from longtail.html import format_table
-from longtail.model import PartWeights, count_samples
+from longtail.model import PartWeights
+from longtail.samples import count_samples
 from longtail.tagger.prediction import load_inputs
 from longtail.tagger.unseen import EVIDENCE_MEANING
 from longtail.topk import NO_LABEL

@@ -9,7 +9,8 @@ from longtail.decisions.calibration import Calibration
 from longtail.decisions.rules import LabelRules
 from longtail.extractor import Encoded
 from longtail.kernels import Bools, Longs
-from longtail.model import Model, count_samples
+from longtail.model import Model
+from longtail.samples import count_samples
 from longtail.tagger.register import Register
 from longtail.tagger.unseen import UnseenLabels, UnseenNames, mix
 from longtail.topk import TopK

@@ -18,9 +18,10 @@ from longtail.data.holdout import split_holdout
 from longtail.data.labels import Labels
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Longs
-from longtail.model import Input, count_samples, widen
+from longtail.model import Input
 from longtail.pipeline import Pipeline
 from longtail.progress import Progress, format_duration
+from longtail.samples import count_samples, widen
 from longtail.tagger.inputs import check_inputs
 from longtail.topk import find_hits
 

@@ -26,13 +26,13 @@ from longtail.model import (
     Model,
     PartWeights,
     Valid,
-    count_samples,
 )
 from longtail.models.blend.mentions import Mentions
 from longtail.models.blend.settings import FEW_LABELS_MEMBERS, MANY_LABELS, MANY_LABELS_MEMBERS, BlendSettings
 from longtail.models.blend.stacking import MIN_PROBABILITY, collect_candidates, to_log_odds
 from longtail.pipeline import Pipeline
 from longtail.progress import Progress
+from longtail.samples import count_samples
 from longtail.spec import MethodSpec, join_specs, split_specs
 from longtail.state import MAX_WEIGHT, State, check_array, extract_part, get_entry, get_json, refuse
 from longtail.topk import NO_LABEL, HeldOut, TopK
