@@ -84,18 +84,28 @@ def fit_net(
     return {name: weight.numpy().copy() for name, weight in net.state_dict().items()}, run.history
 
 
-def fit_nets(folder: Path, runs: list[tuple[Any, ...]], progress: Progress) -> list[Any]:
-    """Train several networks. One whose name starts with "collective" does not use shared memory."""
+def fit_nets(folder: Path, runs: list[tuple[Any, ...]], progress: Progress) -> tuple[list[Any], dict[str, Any]]:
+    """Train several networks. One whose name starts with "collective" does not use shared memory.
+
+    Also return what the first rank gets when rank r has r + 1 rows with the labels 0 to r, and 10 r + 10 terms.
+    """
     done, shared = [], ranks.get_shared_memory()
     for name, *settings in runs:
         ranks._group.shared = () if name.startswith("collective") else shared
         done.append(fit_net(folder, name, *settings, progress=progress))
+    rank = ranks.get_rank()
+    labels, count = ranks.gather_labels(np.arange(rank + 1)), ranks.pool_count(torch.tensor(10.0 * rank + 10), rank + 1)
+    return done, {"labels": labels.tolist(), "count": float(count), "agreed": ranks.agree(0.1 + rank)}
+
+
+def fit_methods(runs: list[tuple[str, dict[str, Any], Any]], Y: sp.csr_array, progress: Progress) -> list[Any]:
+    """Train methods in this rank, each on its samples; return their states, and the loss of each epoch."""
+    done = []
+    for name, settings, X in runs:
+        model: Any = model_class(name)(**settings).fit(X, Y, progress=progress)
+        histories = model.histories if name == "secseq" else [model.history]
+        done.append((model.state(), [row["loss"] for history in histories for row in history]))
     return done
-
-
-def fit_methods(runs: list[tuple[str, dict[str, Any], Any]], Y: sp.csr_array, progress: Progress) -> list[Weights]:
-    """Train methods in this rank, each on its samples, and return their states."""
-    return [model_class(name)(**settings).fit(X, Y, progress=progress).state() for name, settings, X in runs]
 
 
 def fail(kind: str, progress: Progress) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rank_functions
 from hypothesis import given
 from hypothesis import strategies as st
 from rank_functions import SIZES, fail, fit_methods, fit_net, fit_nets
@@ -24,14 +21,16 @@ from longtail.cli.main import main
 from longtail.errors import LongtailError, SettingError
 from longtail.nn import ranks
 from longtail.progress import SILENT
+from longtail.registry import METHODS, model_class
 from longtail.sharding import processes
+from longtail.sharding.objects import read_object, write_object
 from longtail.sharding.processes import Processes
 
 HERE = Path(__file__).parent
 DROPOUT, NO_KILL = 0.5, (-1, 0)
 NETWORKS: dict[str, dict[str, Any]] = {  # without dropout, so that one process and two compute the same
     "aplc": {"dropout": 0.0, "sparse_part": True},
-    "glas": {"keep_prob": 1.0, "negatives": "all"},
+    "glas": {"keep_prob": 1.0, "negatives": "all", "reg_weight": 0.0},
     "lightattention": {"dropout": 0.0, "embedding_dropout": 0.0},
     "neuralxc": {"keep_prob": 1.0},
     "secseq": {"keep_prob": 1.0, "dropout": 0.0, "n_trees": 2},
@@ -63,7 +62,8 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         ("dropout", "adam", DROPOUT, NO_KILL, {}),
     ]
     with Processes(2, folder / "run") as two:
-        done = two.run(fit_nets, (folder, runs), "cpu", SILENT)
+        done, collected = two.run(fit_nets, (folder, runs), "cpu", SILENT)
+    assert collected == {"labels": [0, 0, 1], "count": 10.0, "agreed": 0.1}
     return folder, {run[0]: result for run, result in zip(runs, done, strict=True)}
 
 
@@ -145,20 +145,25 @@ def find_children(process: int) -> list[int]:
 
 
 def test_every_network_is_trained_by_two_ranks_as_by_one_process(train: Dataset) -> None:
-    """All parts of their losses are means over the batch, or are computed for all of it."""
+    """All parts of their losses are means over the batch, or are computed for all of it. Adam moves weights by the sign of
+    gradients that are almost 0, so some weights differ. With labels drawn at random, ranks draw others than one process."""
     X = Tagger("ovr+ngrams=1").pipeline.fit_features(train.texts, train.Y)
+    samples = {name: train.texts if name == "lightattention" else X for name in NETWORKS}
     common = {"epochs": 2, "average": "none", "threads": 1, "collapse_epochs": 0}
-    runs = [
-        (name, {**common, **settings}, train.texts if name == "lightattention" else X) for name, settings in NETWORKS.items()
-    ]
-    runs.append(("lightattention", {**runs[2][1], "levels": 2, "fanout": 2, "max_cluster": 2}, train.texts))
+    runs = [(name, {**common, **settings}, samples[name]) for name, settings in NETWORKS.items()]
+    runs.append(("lightattention", {**runs[2][1], "negatives": "dynamic", "max_leaf": 2}, train.texts))
+    runs.append(("aplc", {**runs[0][1], "normalise": "global"}, X))
+    runs.append(("glas", {**runs[1][1], "negatives": "batch", "reg_weight": 1.0}, X))
     with Processes(2) as two:
         found = two.run(fit_methods, (runs, train.Y), "cpu", SILENT)
-    for state, expected in zip(found, fit_methods(runs, train.Y, SILENT), strict=True):
+    for run, (state, losses), (expected, alone) in zip(runs, found, fit_methods(runs, train.Y, SILENT), strict=True):
+        is_drawn = run[1].get("negatives") == "batch"
+        assert losses[0] == pytest.approx(alone[0], rel=0.05) if is_drawn else losses == pytest.approx(alone, rel=1e-3)
         assert state.keys() == expected.keys()
         for part, array in expected.items():
-            if array.dtype.kind == "f":
-                np.testing.assert_allclose(state[part].astype("f4"), array.astype("f4"), rtol=0.05, atol=2e-3, err_msg=part)
+            if array.dtype.kind == "f" and not is_drawn:
+                difference = np.linalg.norm(state[part].astype("f4") - array.astype("f4"))
+                assert difference <= 0.02 * np.linalg.norm(array.astype("f4")), (run[:2], part)
 
 
 @pytest.mark.parametrize("spec", [*NETWORKS, 'blend+members="plt, aplc"+refit=false'])
@@ -168,13 +173,14 @@ def test_a_method_passes_its_network_to_the_processes(
     calls = []
 
     def run(self: Processes, function: Any, arguments: Any, device: str, progress: Any) -> Any:
-        function, arguments = pickle.loads(pickle.dumps((function, arguments)))
+        write_object(tmp_path / "arguments", (function, arguments))
+        function, arguments = read_object(tmp_path / "arguments")
         calls.append(function)
         return function(*arguments, progress=progress)
 
     monkeypatch.setattr(Processes, "run", run)
-    settings = "" if spec.startswith("blend") else "+epochs=2+threads=1"
-    taggers = [Tagger(spec + settings.replace("+threads=1", ""), threads=1).fit(train, processes=n) for n in (None, 2)]
+    settings = "" if spec.startswith("blend") else "+epochs=2"
+    taggers = [Tagger(spec + settings, threads=1).fit(train, processes=n) for n in (None, 2)]
     assert len(calls) == {"secseq": 3}.get(spec, 1)
     first, second = (tagger.model.state() for tagger in taggers)
     assert same(first, second)
@@ -242,7 +248,9 @@ def test_the_parts_of_a_batch_have_all_its_rows_with_equal_weight(n_ranks: int, 
 
 def test_alone_a_process_agrees_with_itself() -> None:
     rows = np.arange(5)
-    assert ranks.take_part(rows) == (rows, 1.0) or ranks.take_part(rows)[0] is rows
+    part, share = ranks.take_part(rows)
+    assert part is rows
+    assert share == 1
     assert ranks.agree(0.1) == 0.1
     assert ranks.gather_labels(rows) is rows
     assert (ranks.count_ranks(), ranks.get_rank()) == (1, 0)
@@ -250,8 +258,5 @@ def test_alone_a_process_agrees_with_itself() -> None:
 
 def test_rank_functions_cover_every_network() -> None:
     """Whoever adds a network tests it here."""
-    from longtail.registry import METHODS, model_class
-
     trained = {name for name in METHODS if model_class(name).trains_network} - {"blend"}
     assert trained == set(NETWORKS)
-    assert signal.SIGKILL and rank_functions

@@ -89,9 +89,10 @@ def take_part(rows: _Rows) -> tuple[_Rows, float]:
     Batches have rows of similar length in order, so each rank gets every n-th. If there are fewer rows than ranks, several
     ranks have the same row, with a part of its weight.
     """
-    n, rank, n_rows = count_ranks(), get_rank(), len(rows)
+    n, rank = count_ranks(), get_rank()
     if n == 1:
         return rows, 1.0
+    n_rows = len(rows)
     if n_rows >= n:
         part = rows[rank::n]
         return part, len(part) / n_rows
