@@ -29,6 +29,7 @@ from longtail.sharding.tasks import unpack_error
 
 MAX_RESTARTS = 5  # of one network
 ARGUMENTS, RESULT = "arguments", "result"  # files in the folder of a run
+JOIN = "longtail.nn.ranks:join_ranks"  # what a rank calls first; this module does not need torch
 _CHECKPOINT = "checkpoint-"  # start of the name of a checkpoint; its number follows
 _LOCK_SECONDS = 2.0  # to wait for another supervisor
 _FIRST_SIGNAL = 128  # exit codes above it are those of a process that a signal has ended
@@ -175,10 +176,9 @@ def _start_ranks(n: int, folder: Path, launch: Path) -> Iterator[list[_Rank]]:
     ranks: list[_Rank] = []
     try:
         for number in range(n):
-            command = [sys.executable, "-P", "-m", "longtail.nn.rank_worker", str(folder), str(launch), str(number), str(n)]
+            words = ["-P", "-m", "longtail.sharding.rank_worker", folder, launch, number, n, *shared]
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0, "pass_fds": shared}
-            process = subprocess.Popen([*command, *map(str, shared)], env=environment, **pipes)
-            ranks.append(_Rank(number, process))
+            ranks.append(_Rank(number, subprocess.Popen([sys.executable, *map(str, words)], env=environment, **pipes)))
         yield ranks
     finally:
         for rank in ranks:

@@ -19,8 +19,9 @@ from typing import IO, Any
 from longtail.errors import LongtailError
 from longtail.interruption import end_on_signals, end_process, end_with_parent
 from longtail.progress import SILENT, Progress, Stage
+from longtail.registry import load_class
 from longtail.sharding.objects import read_object, write_object
-from longtail.sharding.processes import ARGUMENTS, RESULT
+from longtail.sharding.processes import ARGUMENTS, JOIN, RESULT
 from longtail.sharding.tasks import pack_error
 
 _SECONDS = 0.1  # between two messages about the progress of a stage
@@ -84,9 +85,8 @@ def main() -> None:
     folder, launch, (rank, n, *shared) = Path(sys.argv[1]), Path(sys.argv[2]), [int(word) for word in sys.argv[3:]]
     try:
         function, arguments, device = read_object(folder / ARGUMENTS)
-        from longtail.nn.ranks import join_ranks
-
-        join_ranks(rank, n, launch / "store", device, shared)
+        join = load_class(JOIN)
+        join(rank, n, launch / "store", device, shared)
         result = function(*arguments, progress=SILENT if rank else messages)
         if rank == 0:
             write_object(folder / RESULT, result)
