@@ -176,7 +176,8 @@ def test_a_method_passes_its_network_to_the_processes(
         write_object(tmp_path / "arguments", (function, arguments))
         function, arguments = read_object(tmp_path / "arguments")
         calls.append(function)
-        return function(*arguments, progress=progress)
+        write_object(tmp_path / "result", function(*arguments, progress=progress))
+        return read_object(tmp_path / "result")
 
     monkeypatch.setattr(Processes, "run", run)
     settings = "" if spec.startswith("blend") else "+epochs=2"

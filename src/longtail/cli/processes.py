@@ -26,4 +26,4 @@ def open_processes(arguments: Namespace, display: Display) -> Iterator[Processes
         if processes.has_checkpoints():
             display.say(f"training continues from the checkpoints in {folder}")
         yield processes
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)  # it is gone if the method has written its checkpoints elsewhere

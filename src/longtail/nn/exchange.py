@@ -5,8 +5,8 @@ entries of all ranks, which are far fewer than the rows of the table. All ranks 
 bits.
 
 On the CPU, all ranks are on one machine, and arrays go through memory that they share: each writes its gradients there, sums
-its part of all, and reads the others. This takes a third of the time of gloo's all_reduce. Otherwise the arrays go through
-collectives of torch.
+its part of all, and reads the others. That is faster than gloo's all_reduce. Otherwise the arrays go through collectives of
+torch.
 """
 
 from __future__ import annotations

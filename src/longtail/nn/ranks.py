@@ -86,18 +86,14 @@ def name_device(name: str) -> str:
 def take_part(rows: _Rows) -> tuple[_Rows, float]:
     """Return the part of a batch that is for this rank, and its share of the mean over the batch.
 
-    Batches have rows of similar length in order, so each rank gets every n-th. If there are fewer rows than ranks, several
-    ranks have the same row, with a part of its weight.
+    Batches have rows of similar length in order, so each rank gets every n-th. If there are fewer rows than ranks, each has
+    the whole batch.
     """
-    n, rank = count_ranks(), get_rank()
-    if n == 1:
-        return rows, 1.0
-    n_rows = len(rows)
-    if n_rows >= n:
-        part = rows[rank::n]
-        return part, len(part) / n_rows
-    at = rank % n_rows
-    return rows[at : at + 1], 1 / (n_rows * len(range(at, n, n_rows)))
+    n = count_ranks()
+    if n == 1 or len(rows) < n:
+        return rows, 1 / n
+    part = rows[get_rank() :: n]
+    return part, len(part) / len(rows)
 
 
 def agree(value: float) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from longtail.errors import LongtailError, SettingError
-from longtail.files import create_temporary_folder
+from longtail.files import create_temporary_folder, remove_if_empty
 from longtail.kernels import Longs
 from longtail.locks import lock_folder
 from longtail.progress import Stage
@@ -56,7 +56,7 @@ class Cluster:
             if self.folder is None:
                 self.folder = stack.enter_context(create_temporary_folder(Path.cwd() / "longtail-shards"))
             else:
-                stack.callback(_remove_if_empty, self.folder)
+                stack.callback(remove_if_empty, self.folder)
                 stack.enter_context(lock_folder(self.folder, _LOCK_SECONDS))
             self._exit = stack.pop_all()
         return self
@@ -127,11 +127,6 @@ class Cluster:
         if "error" in answer:
             raise unpack_error(answer["error"])
         return answer
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):  # it has content, or is gone
-        folder.rmdir()
 
 
 def divide_work(work: Longs, n_parts: int) -> list[tuple[int, int]]:

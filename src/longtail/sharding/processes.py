@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from longtail.errors import LongtailError, SettingError
-from longtail.files import create_temporary_folder
+from longtail.files import create_temporary_folder, remove_if_empty
 from longtail.interruption import explain_exit
 from longtail.kernels import count_threads
 from longtail.locks import lock_folder
@@ -33,7 +34,8 @@ JOIN = "longtail.nn.ranks:join_ranks"  # what a rank calls first; this module do
 _CHECKPOINT = "checkpoint-"  # start of the name of a checkpoint; its number follows
 _LOCK_SECONDS = 2.0  # to wait for another supervisor
 _FIRST_SIGNAL = 128  # exit codes above it are those of a process that a signal has ended
-_END_SECONDS = 1.0  # in which the first cause is looked for: other ranks fail because of the one that was killed
+_END_SECONDS = 1.0  # in which the cause of an error is looked for: other ranks fail because of one that was killed
+_POLL_SECONDS = 0.02
 _N_SHARED = 2  # blocks of shared memory: for dense and for sparse gradients
 
 Message = dict[str, Any]
@@ -70,6 +72,7 @@ class Processes:
                 self._folder = stack.enter_context(create_temporary_folder(Path.cwd() / "longtail-processes"))
                 stack.callback(setattr, self, "_folder", None)
             else:
+                stack.callback(remove_if_empty, self._folder)
                 stack.enter_context(lock_folder(self._folder, _LOCK_SECONDS))
             self._exit = stack.pop_all()
         self._n_runs = 0
@@ -202,15 +205,15 @@ def _listen(rank: _Rank, messages: SimpleQueue[tuple[int, Message | None]]) -> N
 
 def _find_cause(ranks: list[_Rank]) -> Exception:
     """Return why ranks have ended: if one was killed, others fail because of that."""
-    for rank in ranks:
-        try:
-            rank.process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:  # it waits for the others
-            continue
-    codes = {rank.number: rank.process.poll() for rank in ranks}
-    for number, code in codes.items():
-        if code is not None and (code < 0 or code > _FIRST_SIGNAL):
-            return _RankKilled(f"rank {number} has ended: {explain_exit(code)}")
+    end = time.monotonic() + _END_SECONDS
+    while True:
+        codes = {rank.number: rank.process.poll() for rank in ranks}
+        for number, code in codes.items():
+            if code is not None and (code < 0 or code > _FIRST_SIGNAL):
+                return _RankKilled(f"rank {number} has ended: {explain_exit(code)}")
+        if None not in codes.values() or time.monotonic() > end:
+            break
+        time.sleep(_POLL_SECONDS)
     failed = [rank for rank in ranks if rank.failure]
     if not failed:
         number, code = next((number, code) for number, code in codes.items() if code)
