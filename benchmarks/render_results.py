@@ -59,8 +59,8 @@ Recorded before names of labels were training texts, or with earlier networks, a
 (English), `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm` on Debian, `lightattention` on
 Debian and manual pages; `aplc` and `neuralxc` on Finnish Finna records, which have no sparse part there; `glas` on Finna
 records and `lightattention` on Gutenberg titles, whose sparse part was an earlier one;
-`secseq` on manual pages, Gutenberg and Finnish Finna records, in 8 bits. Most costs do not include calibration, which adds
-0 to 14 %.
+`secseq` on manual pages, Gutenberg and Finnish Finna records, in 8 bits and without a sparse part. Most costs do not
+include calibration, which adds 0 to 14 %.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""

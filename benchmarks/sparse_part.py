@@ -25,7 +25,7 @@ from longtail.registry import model_class
 from longtail.spec import MethodSpec
 from longtail.topk import TopK
 
-METHODS = ("glas", "neuralxc", "aplc")
+METHODS = ("glas", "neuralxc", "aplc", "secseq")
 MAX_HELD_OUT, SAMPLES_PER_BLOCK, K = 2000, 256, 5
 METRICS = ("P@1", "P@5", "PSP@5")
 
@@ -59,7 +59,7 @@ def measure(name: str, method: str, n_texts: int, epochs: int | None) -> list[Ro
     network, seconds = fit(method, epochs=epochs, sparse_part=True)
     part, alone = network.sparse, copy(network)
     alone.sparse = None
-    order = network.search.order if method == "aplc" else network.seen
+    order = network.search.order if method == "aplc" else np.flatnonzero(network.label_counts)
     both, (plt, plt_seconds) = network.topk(T, K).ids, fit("plt")
     return [
         evaluate(f"{method} alone", alone.topk(T, K).ids),

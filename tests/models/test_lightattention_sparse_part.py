@@ -90,7 +90,7 @@ def test_clusters_are_ranked_by_their_allowed_labels(train: Dataset, test: Datas
 
 
 def test_its_weight_is_chosen_on_held_out_texts(train: Dataset) -> None:
-    assert fit(train, negatives="all", holdout=0)[1].scale == 2
+    assert fit(train, negatives="all", holdout=0)[1].scale == 4
     valid = train.take(np.arange(40))
     model = LightAttention(**SETTINGS, sparse_part=True, negatives="all").fit(train.texts, train.Y, (valid.texts, valid.Y))
     assert model.sparse is not None and model.sparse.scale in (0.25, 0.5, 1, 2, 4, 8)

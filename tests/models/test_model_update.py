@@ -50,6 +50,7 @@ MODELS: dict[str, Any] = {
         word_dim=32, hidden=8, epochs=10, rate=0.01, negatives="dynamic", max_leaf=4, **NETWORK
     ),
     "secseq": lambda: SecSeq(width=64, n_trees=2, **NETWORK),
+    "secseq-sparse": lambda: SecSeq(width=64, n_trees=2, sparse_part=True, **NETWORK),
     "secseq-deep": lambda: SecSeq(width=64, n_trees=1, n_symbols=4, depth=2, **NETWORK),
 }
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from longtail.errors import SettingError
 from longtail.labelspace.embedding import embed_by_samples, embed_by_walks
-from longtail.models.secseq.code_size import choose_code_size, count_learned_codes
 from longtail.models.secseq.codes import (
     Codebook,
     fit_codes,
@@ -19,6 +18,7 @@ from longtail.models.secseq.codes import (
     quantise_by_rank,
     quantise_uniformly,
 )
+from longtail.models.secseq.plan import choose_code_size, count_learned_codes
 from longtail.models.secseq.settings import LABEL_ORDERS
 from longtail.models.secseq.targets import order_labels
 from longtail.models.secseq.trie import NO_CODE, rank_labels

@@ -35,7 +35,7 @@ _C = 0.3  # weight of the loss against the regulariser
 _SAMPLES_PER_BLOCK = 1024  # whose similarities to all clusters are in memory at a time
 _LOGITS_PER_MARGIN = 4.0  # a margin of ±1 is about a probability of 0.98 or 0.02
 _SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
-_SCALE = 2.0  # its weight unless another one is better
+_SCALE = 4.0  # its weight unless another one is better
 
 
 def fit_sparse_part(

@@ -19,7 +19,8 @@ from longtail.errors import SettingError
 from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.clustering import split_in_halves
 from longtail.labelspace.grow import SEED_STRIDE
-from longtail.models.secseq.settings import SecSeqPlan, SecSeqSettings
+from longtail.models.secseq.plan import SecSeqPlan
+from longtail.models.secseq.settings import SecSeqSettings
 from longtail.models.secseq.trie import NO_CODE, CodeTrie, rank_labels, sum_histograms
 from longtail.topk import TopK
 

@@ -6,6 +6,7 @@ keep their symbols, and the code of a new label starts like those of similar lab
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,9 +19,10 @@ from longtail.kernels import Floats, Ints, Longs
 from longtail.linear.quantised import QuantisedTable
 from longtail.models.secseq.codes import Codebook
 from longtail.models.secseq.network import WordsEncoder
+from longtail.models.secseq.plan import SecSeqPlan
 from longtail.models.secseq.prediction import compress_arrays, restore_node_vectors
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
-from longtail.models.secseq.settings import SecSeqPlan, SecSeqSettings
+from longtail.models.secseq.settings import SecSeqSettings
 from longtail.models.secseq.targets import make_sequences
 from longtail.models.secseq.training import SecSeqNetwork, export_network, make_network, make_optimizer
 from longtail.models.secseq.trie import NO_CODE, CodeTrie
@@ -39,7 +41,9 @@ from longtail.nn.encoders import BagEncoder
 from longtail.nn.losses import known_loss
 from longtail.progress import Progress
 from longtail.state import State, extract_part
+from longtail.topk import TopK
 
+_N_SIMILAR = 10  # labels that a text of a new label gets, from which its code is chosen
 PACES = Paces(replay=Pace(epochs=2, rate=0.5, new_share=0.5), alone=Pace(epochs=2, rate=0.1))
 
 
@@ -95,6 +99,26 @@ def add_codes(codes: Codebook, counts: Ints, similar: sp.csr_array) -> Codebook:
         used[best].add(symbol)
         symbols[label] = [*prefixes[best], symbol]
     return Codebook(symbols, K, counts)
+
+
+def find_similar(find_best: Callable[[Longs, int], TopK], counts: Ints, Y: sp.csr_array) -> sp.csr_array:
+    """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best.
+
+    :param find_best: Returns the best labels of some texts, this number of them.
+    :param counts: Texts of each label before [n_labels before].
+    :param Y: The labels of the new texts [n, n_labels].
+    """
+    is_new = np.ones(Y.shape[1], bool)
+    is_new[np.flatnonzero(counts)] = False
+    rows = np.flatnonzero(Y @ is_new.astype(np.float32))
+    if not len(rows):
+        return sp.csr_array((Y.shape[1], len(counts)), dtype=np.float32)
+    best = find_best(rows, min(_N_SIMILAR, int(np.count_nonzero(counts))))
+    there = best.ids >= 0
+    scores = sp.csr_array(
+        (best.scores[there], (np.nonzero(there)[0], best.ids[there])), shape=(len(rows), len(counts)), dtype=np.float32
+    )
+    return sp.csr_array(Y[rows].T.tocsr() @ scores)
 
 
 def continue_tree(

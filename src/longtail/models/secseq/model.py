@@ -13,29 +13,30 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import MAX_INT32, divide_by_values
-from longtail.data.holdout import split_holdout
+from longtail.data.holdout import find_sampled_labels, split_holdout
 from longtail.errors import LongtailError, SettingError
 from longtail.features.mlp import Doubles
 from longtail.features.pretrained import check_encoder, choose_token_settings
-from longtail.features.text import PLAIN_WORDS, TextFeatures
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
 from longtail.kernels import Bools, Floats
 from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed_by_walks, pifa
 from longtail.linear.centroid_trial import CentroidTrial
+from longtail.linear.sparse_part import SparsePart
+from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
+from longtail.linear.update import UpdateSamples
 from longtail.model import Model, PartWeights, Valid
 from longtail.models.secseq.codes import Codebook, build_forest
 from longtail.models.secseq.occlusion import LOSS_OF_SCORE, drop_each_feature, explain_by_occlusion
 from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetPredictor
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
-from longtail.models.secseq.structure import check_network, check_symbols
+from longtail.models.secseq.structure import check_network, check_symbols, upgrade_features
 from longtail.models.secseq.trie import NO_CODE
 from longtail.progress import Progress
-from longtail.state import State, check_count, count_parts, extract_part
+from longtail.state import State, check_count, count_parts, extract_part, refuse
 from longtail.topk import TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
-_N_SIMILAR = 10  # labels that a text of a new label gets, from which its code is chosen
 _N_EXPLAINED = 64  # an explained label scores 0 if it is not among this many best
 _NUMBER = re.compile(r"\d+")
 
@@ -45,7 +46,7 @@ _PAPER = {
     **{"n_pieces": 50_000, "keep_digits": False, "coding": "random", "embedding": "indicator", "n_trees": 4},
     **{"hidden": 1024, "symbol_width": 256, "dropout": 0.2, "decoding": "best", "beam": 5, "rate": 2e-4},
     **{"head_rate": 2e-4, "batch": 64, "epochs": 20, "schedule": "constant", "average": "none"},
-    **{"patience": 10, "holdout": 0.1, "train_on_names": False},
+    **{"patience": 10, "holdout": 0.1, "train_on_names": False, "sparse_part": False},
 }
 
 
@@ -62,6 +63,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     The network of ``target=set`` starts from the centroids of the texts of symbols and codes, and by default each code has
     its own vector: most of the accuracy where labels are many. With ``node_vectors=false`` the output layer does not grow
     with the labels. The vectors of words and the code table grow with the vocabulary and the labels in any case.
+
+    With thousands of labels, a sparse linear part is added to the scores of ``target=set`` over features.
 
     Presets: ``best`` is the defaults: ``target=set`` over features, three trees. ``paper`` is SeCSeq with the
     published network of mlc2seq (four trees, the best of five beams, K and D by our rule), except for its tokens: word
@@ -87,6 +90,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     tokens: Tokens | None  # None: the encoder reads features
     forest: list[Codebook]  # the codes of each tree
     tree_arrays: list[State]  # the network of each tree
+    sparse: SparsePart | None  # [n_features, n_seen] sparse part of the scores; labels with samples, in ascending order
     histories: list[list[dict[str, float]]]  # one row per epoch, for each tree; not saved
 
     @property
@@ -96,7 +100,10 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
 
     @property
     def score_meaning(self) -> Literal["probability", "count"]:
-        """Probability with target=set or decoding=direct; otherwise how often a label was generated, averaged over trees."""
+        """Probability with target=set or decoding=direct; otherwise how often a label was generated, averaged over trees.
+
+        With a sparse part, the probability in each tree is that of the mean of both logits.
+        """
         return "probability" if self.target == "set" or self.decoding == "direct" else "count"
 
     @property
@@ -118,23 +125,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     @classmethod
     def upgrade(cls, about: dict[str, Any], state: dict[str, State]) -> tuple[dict[str, Any], dict[str, State]]:
         """Up to format 4, TF-IDF was part of the model, and ngrams one of its settings."""
-        settings = dict(about["settings"])
-        ngrams = settings.pop("ngrams", None)
-        if ngrams is None:
-            return about, state
-        own = extract_part(state["model"], "features.")
-        model = {name: array for name, array in state["model"].items() if not name.startswith("features.")}
-        if settings["encoder"] != WORDS:
-            model |= {f"tokens.{name}": array for name, array in own.items()}
-            return {**about, "settings": settings}, {**state, "model": model}
-        model["sizes"] = np.array([model["sizes"][0], len(own["idf"])])
-        fitted = {**PLAIN_WORDS, "ngrams": ngrams}
-        features = {
-            **{"kind": TextFeatures.__name__, "settings": fitted, "fitted settings": fitted},
-            **{"decisions": [], "autoencoder": None},
-        }
-        words = {f"words.{name}": array for name, array in own.items()}
-        return {**about, "settings": settings, "features": features}, {**state, "model": model, "features": words}
+        return upgrade_features(about, state)
 
     def _fit(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         from longtail.models.secseq.training import fit_tree
@@ -165,9 +156,31 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the tokens of the training texts are kept
         self._set_trees([arrays for arrays, _ in done])
+        self.sparse = self._fit_sparse_part(texts, Y, valid, progress) if plan.sparse_part else None
+
+    def _fit_sparse_part(self, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> SparsePart | None:
+        """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
+        from longtail.nn.validation import mean_precision
+
+        seen = np.flatnonzero(self.label_counts).astype(np.int32)
+        part = fit_sparse_part(X, Y, self.seed, self.threads, progress).select_labels(seen)
+        if valid is None:
+            return choose_scale(part, None)
+        allowed = np.isin(np.arange(Y.shape[1]), find_sampled_labels(Y, self.n_names))
+        T, predictor, k = valid[0], self._predictor, min(5, int(np.count_nonzero(allowed)))
+        assert isinstance(predictor, SetPredictor)
+        vectors = predictor.embed(T, self)
+
+        def validate(each: SparsePart | None) -> Doubles:
+            def rank(some: slice) -> TopK:
+                return predictor.search([H[some] for H in vectors], T[some], k, self, allowed, each)
+
+            return mean_precision(rank, valid[1]).of_samples
+
+        return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
 
     def _update(self, X: Any, Y: sp.csr_array, known: sp.csr_array | None, old: Valid | None, progress: Progress) -> str:
-        from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree
+        from longtail.models.secseq.continuation import PACES, add_codes, add_first_symbols, continue_tree, find_similar
         from longtail.nn.continuation import NewSamples
 
         if self.target == "sequence" and known is not None and known.nnz:
@@ -184,7 +197,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             found = "with target=sequence and one symbol per label, secseq has no symbols for new labels"
             raise LongtailError(found, hint="Train it again on all samples, or with a larger n_symbols")
         else:
-            similar = self._find_similar(texts, Y)
+            similar = find_similar(lambda rows, k: self._predictor.topk(texts[rows], k, self, None), self.label_counts, Y)
             forest = [add_codes(codes, counts, similar) for codes in self.forest]
         samples = NewSamples.collect(texts, Y, known, replayed, self.n_samples, PACES)
         n_samples, whole = self.n_samples + Y.shape[0], SecSeqSettings(**self.get_params())
@@ -194,22 +207,12 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         ]
         self.forest = forest
         self._set_trees(trees)
+        if self.sparse is not None:
+            of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
+            before, after = (np.flatnonzero(each).astype(np.int32) for each in (self.label_counts, counts))
+            part = update_sparse_part(self.sparse, before, of_part, self.seed, self.threads, progress)
+            self.sparse = part.select_labels(after)
         return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
-
-    def _find_similar(self, texts: Texts, Y: sp.csr_array) -> sp.csr_array:
-        """How often the texts of each new label get each old one [n_labels, n_labels before], by the scores of the best."""
-        n_labels = self.n_labels
-        is_new = np.ones(Y.shape[1], bool)
-        is_new[np.flatnonzero(self.label_counts)] = False
-        rows = np.flatnonzero(Y @ is_new.astype(np.float32))
-        if not len(rows):
-            return sp.csr_array((Y.shape[1], n_labels), dtype=np.float32)
-        best = self._predictor.topk(texts[rows], min(_N_SIMILAR, self.n_seen), self, None)
-        there = best.ids >= 0
-        scores = sp.csr_array(
-            (best.scores[there], (np.nonzero(there)[0], best.ids[there])), shape=(len(rows), n_labels), dtype=np.float32
-        )
-        return sp.csr_array(Y[rows].T.tocsr() @ scores)
 
     def _tree_settings(self, number: int, whole: SecSeqSettings) -> SecSeqSettings:
         """The settings of one tree: it has its own seed and files.
@@ -252,6 +255,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         self._predictor: Predictor = (SetPredictor if self.target == "set" else SequencePredictor)(self.forest, trees)
 
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
+        if isinstance(self._predictor, SetPredictor):
+            return self._predictor.topk(self._encode(X), k, self, allowed, self.sparse)
         return self._predictor.topk(self._encode(X), k, self, allowed)
 
     def _explain(self, sample: Any, label: int) -> PartWeights:
@@ -274,7 +279,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         for number, (codes, arrays) in enumerate(zip(self.forest, self.tree_arrays, strict=True)):
             out[f"{number}.symbols"] = codes.symbols.astype(np.uint16 if K <= 2**16 else np.int32)
             out |= {f"{number}.{name}": array for name, array in arrays.items()}
-        return out
+        sparse = {} if self.sparse is None else self.sparse.state()
+        return {**out, **{f"sparse.{name}": array for name, array in sparse.items()}}
 
     def _restore(self, state: State) -> None:
         self.tokens = self._make_tokens()
@@ -290,3 +296,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             self.forest.append(Codebook(symbols, K, self.label_counts))
             check_network(arrays, self.forest[-1], self, self.n_features)
         self._set_trees(trees)
+        sparse = extract_part(state, "sparse.")
+        if sparse and not self.is_set_of_words:
+            raise refuse(state, "sparse.weights", "belongs to another network", "It needs target=set and encoder=words")
+        self.sparse = SparsePart.from_state(sparse, self.n_features, self.n_seen) if sparse else None

@@ -13,6 +13,7 @@ from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows
 from longtail.kernels import Bools, Floats, Longs
 from longtail.linear.quantised import QuantisedTable
+from longtail.linear.sparse_part import SparsePart
 from longtail.models.secseq.codes import Codebook, join_codes
 from longtail.models.secseq.decoder import DecoderForest
 from longtail.models.secseq.search import TrieSearch, search_tries
@@ -93,17 +94,43 @@ class SetPredictor:
             for codes, head, arrays in zip(forest, self.heads, trees, strict=True)
         ]
 
-    def topk(self, texts: Texts, k: int, settings: SecSeqSettings, allowed: Bools | None) -> TopK:
-        """The k labels with the highest mean probability over the trees."""
-        H = [self._embed(number, texts, settings) for number in range(len(self.encoders))]
-        return search_tries(self.searches, H, k, beam=settings.beam, threads=settings.threads, allowed=allowed)
+    def topk(
+        self, texts: Texts, k: int, settings: SecSeqSettings, allowed: Bools | None, sparse: SparsePart | None = None
+    ) -> TopK:
+        """The k labels with the highest mean probability over the trees.
 
-    def _embed(self, number: int, texts: Texts, settings: SecSeqSettings) -> Floats:
-        """h(x) of one tree (``set_network.SetNetwork``) [n, width]."""
-        head, V = self.heads[number], self.encoders[number].encode(texts, settings)
+        :param sparse: A sparse part of the scores, if the texts are feature vectors.
+        """
+        return self.search(self.embed(texts, settings), texts, k, settings, allowed, sparse)
+
+    def embed(self, texts: Texts, settings: SecSeqSettings) -> list[Floats]:
+        """h(x) of each tree (``set_network.SetNetwork``) [n, width]."""
+        vectors = [encoder.encode(texts, settings) for encoder in self.encoders]
         if settings.encoder == WORDS:
-            return V
-        return np.maximum(V @ head["text_layer.weight"].T + head["text_layer.bias"], 0)
+            return vectors
+        pairs = zip(self.heads, vectors, strict=True)
+        return [np.maximum(V @ head["text_layer.weight"].T + head["text_layer.bias"], 0) for head, V in pairs]
+
+    def search(
+        self,
+        H: list[Floats],
+        texts: Texts,
+        k: int,
+        settings: SecSeqSettings,
+        allowed: Bools | None,
+        sparse: SparsePart | None,
+    ) -> TopK:
+        """The same, by what ``embed`` returned."""
+        return search_tries(
+            self.searches,
+            H,
+            k,
+            beam=settings.beam,
+            threads=settings.threads,
+            allowed=allowed,
+            sparse=sparse,
+            X=None if sparse is None else texts,
+        )
 
 
 def restore_node_vectors(arrays: State) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import scipy.sparse as sp
@@ -11,9 +10,10 @@ from longtail.conditions import Condition, refuse_unused
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.features.token_rows import TokenRows
 from longtail.labelspace.names import NameSettings
-from longtail.models.secseq.code_size import choose_code_size as choose_code_size
+from longtail.linear.settings import SparsePartSettings
+from longtail.models.secseq.plan import SecSeqPlan, choose_code_size
 from longtail.nn.schedule import SCHEDULES
-from longtail.nn.settings import TrainingPlan, TrainingSettings, choose_batch
+from longtail.nn.settings import TrainingSettings, choose_batch
 from longtail.settings import setting, settings
 
 WORDS = "words"  # the encoder that reads feature vectors; all others read tokens
@@ -30,17 +30,8 @@ _TREES_FROM_CENTROIDS, _MIN_LABELS_OF_ONE_TREE = 3, 50_000
 _RATE_PER_TEXT = 5.0  # of word vectors with start=centroids: the loss is a mean over the batch
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecSeqPlan(TrainingPlan):
-    """The settings that depend on the data, with their values filled in."""
-
-    n_symbols: int  # K
-    depth: int  # D
-    n_trees: int  # M
-
-
 @settings
-class SecSeqSettings(TrainingSettings, NameSettings):
+class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
     """Settings of SeCSeq."""
 
     target: str = setting(
@@ -131,7 +122,8 @@ class SecSeqSettings(TrainingSettings, NameSettings):
         choices=("centroids", "random"),
     )
     node_vectors: bool = setting(
-        "Whether each code has its own vector in the output layer of target=set, which then grows with the labels.",
+        "Whether each code has its own vector in the output layer of target=set, which then grows with the labels. If not,"
+        " sparse_part=None means false.",
         default=True,
         paper="false",
     )
@@ -250,7 +242,8 @@ class SecSeqSettings(TrainingSettings, NameSettings):
             Condition(sequences and self.decoding != "direct", "target=sequence and another decoding", ("constrained",)),
             Condition(not sequences or self.decoding != "samples", "another decoding than samples", ("beam",)),
             Condition(not sequences, "target=set", ("node_vectors",)),
-            Condition(not sequences and words, "target=set and encoder=words", ("start",)),
+            Condition(self.is_set_of_words, "target=set and encoder=words", ("start",)),
+            Condition(self.is_set_of_words or not self.sparse_part, "target=set and encoder=words", ("sparse_part",)),
             Condition(words, "encoder=words", ("keep_prob",)),
             Condition(not words, "an encoder that reads tokens", ("max_length", "keep_digits", "cache")),
             Condition(scratch, "an encoder that reads tokens and is trained from scratch", ("n_pieces",)),
@@ -270,9 +263,19 @@ class SecSeqSettings(TrainingSettings, NameSettings):
         refuse_unused(self, [Condition(is_deep or self.encoder != WORDS, needs, ("hidden",))])
 
     @property
+    def is_set_of_words(self) -> bool:
+        """Whether the network is a set network over features."""
+        return self.target == "set" and self.encoder == WORDS
+
+    @property
     def starts_from_centroids(self) -> bool:
         """Whether the network is a set network over words that starts from centroids."""
-        return self.target == "set" and self.encoder == WORDS and self.start == "centroids"
+        return self.is_set_of_words and self.start == "centroids"
+
+    def wants_sparse_part(self, n_labels: int) -> bool:
+        """Whether there is a sparse part; by default not without node vectors, when the model is not to grow with labels."""
+        is_possible = self.is_set_of_words and (self.node_vectors or self.sparse_part is not None)
+        return is_possible and super().wants_sparse_part(n_labels)
 
     def get_width(self) -> int:
         """Dimension of an encoder trained from scratch."""
@@ -293,4 +296,5 @@ class SecSeqSettings(TrainingSettings, NameSettings):
             n_symbols=n_symbols,
             depth=depth,
             n_trees=self.n_trees or (_TREES_FROM_CENTROIDS if is_fast and n_labels < _MIN_LABELS_OF_ONE_TREE else 1),
+            sparse_part=self.wants_sparse_part(n_labels),
         )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from longtail.features.text import PLAIN_WORDS, TextFeatures
 from longtail.kernels import Bools
 from longtail.linear.quantised import QuantisedTable
 from longtail.models.secseq.codes import Codebook
@@ -87,3 +92,24 @@ def _check_layer(arrays: State, name: str, n_out: int | None, n_in: int | None, 
     weight = check_array(arrays, f"net.{name}.weight", "f4", (n_out, n_in), finite=True)
     if bias:
         check_array(arrays, f"net.{name}.bias", "f4", (len(weight),), finite=True)
+
+
+def upgrade_features(about: dict[str, Any], state: dict[str, State]) -> tuple[dict[str, Any], dict[str, State]]:
+    """Convert a model of format 4 or less, whose TF-IDF was part of the model, and ngrams one of its settings."""
+    settings = dict(about["settings"])
+    ngrams = settings.pop("ngrams", None)
+    if ngrams is None:
+        return about, state
+    own = extract_part(state["model"], "features.")
+    model = {name: array for name, array in state["model"].items() if not name.startswith("features.")}
+    if settings["encoder"] != WORDS:
+        model |= {f"tokens.{name}": array for name, array in own.items()}
+        return {**about, "settings": settings}, {**state, "model": model}
+    model["sizes"] = np.array([model["sizes"][0], len(own["idf"])])
+    fitted = {**PLAIN_WORDS, "ngrams": ngrams}
+    features = {
+        **{"kind": TextFeatures.__name__, "settings": fitted, "fitted settings": fitted},
+        **{"decisions": [], "autoencoder": None},
+    }
+    words = {f"words.{name}": array for name, array in own.items()}
+    return {**about, "settings": settings, "features": features}, {**state, "model": model, "features": words}

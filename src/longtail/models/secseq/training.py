@@ -17,10 +17,11 @@ from longtail.features.token_rows import TokenRows
 from longtail.kernels import Floats, Longs
 from longtail.models.secseq.codes import Codebook
 from longtail.models.secseq.network import Seq2Seq, WordsEncoder
+from longtail.models.secseq.plan import SecSeqPlan
 from longtail.models.secseq.prediction import compress_arrays
 from longtail.models.secseq.search import TrieSearch, search_tries
 from longtail.models.secseq.set_network import BranchTargets, SetNetwork
-from longtail.models.secseq.settings import WORDS, SecSeqPlan, SecSeqSettings, Texts
+from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.start import WORD_STD, start_from_centroids
 from longtail.models.secseq.targets import make_sequences
 from longtail.nn.devices import find_device, torch_threads

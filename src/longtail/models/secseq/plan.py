@@ -1,11 +1,25 @@
-"""How long codes are, and of how many symbols, by the number of labels."""
+"""The settings of SeCSeq that depend on the data; how long codes are, and of how many symbols, by the number of labels."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+
+from longtail.nn.settings import TrainingPlan
 
 _CODES_PER_LABEL = 16  # of random codes; with fewer, too many labels share a code
 _MIN_RANDOM_SYMBOLS, _MIN_RANDOM_DEPTH = 64, 3
 _LEARNED_SYMBOLS = (256, 512, 1024)  # of learned codes of two or more symbols
 _LABELS_PER_CODE = 1 / 4  # of learned codes: first symbols stand for small groups of labels, which are easier to tell apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecSeqPlan(TrainingPlan):
+    """The settings that depend on the data, with their values filled in."""
+
+    n_symbols: int  # K
+    depth: int  # D
+    n_trees: int  # M
+    sparse_part: bool
 
 
 def choose_code_size(
