@@ -144,7 +144,7 @@ def find_children(process: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-def test_every_network_is_trained_by_two_ranks_as_by_one_process(train: Dataset) -> None:
+def test_every_network_is_trained_by_two_ranks_as_by_one_process(train: Dataset, tmp_path: Path) -> None:
     """All parts of their losses are means over the batch, or are computed for all of it. Adam moves weights by the sign of
     gradients that are almost 0, so some weights differ. With labels drawn at random, ranks draw others than one process."""
     X = Tagger("ovr+ngrams=1").pipeline.fit_features(train.texts, train.Y)
@@ -154,7 +154,7 @@ def test_every_network_is_trained_by_two_ranks_as_by_one_process(train: Dataset)
     runs.append(("lightattention", {**runs[2][1], "negatives": "dynamic", "max_leaf": 2}, train.texts))
     runs.append(("aplc", {**runs[0][1], "normalise": "global"}, X))
     runs.append(("glas", {**runs[1][1], "negatives": "batch", "reg_weight": 1.0}, X))
-    with Processes(2) as two:
+    with Processes(2, tmp_path) as two:
         found = two.run(fit_methods, (runs, train.Y), "cpu", SILENT)
     for run, (state, losses), (expected, alone) in zip(runs, found, fit_methods(runs, train.Y, SILENT), strict=True):
         is_drawn = run[1].get("negatives") == "batch"

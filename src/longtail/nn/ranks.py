@@ -42,7 +42,7 @@ def join_ranks(rank: int, n: int, store: Path, device: str, shared: list[int]) -
     :param rank: The number of this rank.
     :param n: How many there are.
     :param store: A new file, by which they find each other.
-    :param device: The device of the settings. Each rank has a GPU of its own, or all compute on the CPU.
+    :param device: The device of the settings. Each rank has another GPU, or all compute on the CPU.
     :param shared: Files of memory that all ranks share; there may be none.
     """
     on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
