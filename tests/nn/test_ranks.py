@@ -173,11 +173,12 @@ def test_a_method_passes_its_network_to_the_processes(
     calls = []
 
     def run(self: Processes, function: Any, arguments: Any, device: str, progress: Any) -> Any:
-        write_object(tmp_path / "arguments", (function, arguments))
-        function, arguments = read_object(tmp_path / "arguments")
         calls.append(function)
-        write_object(tmp_path / "result", function(*arguments, progress=progress))
-        return read_object(tmp_path / "result")
+        given, result = (tmp_path / f"{name}-{len(calls)}" for name in ("arguments", "result"))  # arrays stay mapped
+        write_object(given, (function, arguments))
+        function, arguments = read_object(given)
+        write_object(result, function(*arguments, progress=progress))
+        return read_object(result)
 
     monkeypatch.setattr(Processes, "run", run)
     settings = "" if spec.startswith("blend") else "+epochs=2"
