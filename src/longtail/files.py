@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -212,6 +212,12 @@ def create_temporary_folder(path: Path | None = None) -> Iterator[Path]:
     finally:
         finish_part(temporary)
         os.close(handle)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder, unless it has content or is gone."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,12 +25,16 @@ from longtail.registry import find_method_name
 from longtail.samples import check_input, check_mask, check_new_labels, check_rows, count_samples, widen
 from longtail.settings import Settings, add_parameters
 from longtail.sharding.cluster import Cluster
+from longtail.sharding.processes import Processes
 from longtail.state import MAX_COUNT, State, check_array, check_count, refuse
 from longtail.topk import NO_LABEL, HeldOut, TopK, find_above, make_indicator
 
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
 PartWeights = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # starts, ends and weights [n] of the parts of one sample
+
+_Result = TypeVar("_Result")
+_NetworkSettings = TypeVar("_NetworkSettings", bound=Settings)
 
 # What the weights of an explanation mean. Weights of the first three kinds add up to the difference between the sample and
 # an empty one.
@@ -51,6 +55,7 @@ class Model(Settings, ABC):
     input: ClassVar[Literal["features", "texts", "either", "anything"]] = "features"  # either: the settings say which
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # settings of the model and of its features, by preset name
     can_shard: ClassVar[bool] = False  # whether the training can be divided into shards, for a cluster
+    trains_network: ClassVar[bool] = False  # whether the training is that of a network, which several processes can share
     packages: ClassVar[tuple[str, ...]] = ()  # optional packages that ``fit`` needs: keys of ``longtail.extras.EXTRAS``
     n_samples: int  # training samples, and names of labels if they are samples, too
     n_features: int  # columns of X; 0 if the method does not read feature vectors
@@ -59,6 +64,7 @@ class Model(Settings, ABC):
     get_term: Callable[[int], str] | None = None  # the word or n-gram of a feature; set before ``fit`` if X comes from texts
     n_names: int = 0  # the last rows of X and Y that are names of labels, not samples; set before ``fit``
     cluster: Cluster | None = None  # what trains parts of the model; set before ``fit``. None: this process
+    processes: Processes | None = None  # what trains a network; set before ``fit``. None: this process
     updated: str = ""  # what the last ``update`` has trained
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
 
@@ -356,6 +362,32 @@ class Model(Settings, ABC):
         if not self.can_shard:
             hint = "Choose a method with linear classifiers, or leave the cluster out"
             raise SettingError(f"{find_method_name(type(self))} cannot be trained on a cluster", hint=hint)
+
+    def check_trains_network(self) -> None:
+        """Raise an error if there is no network that several processes could train."""
+        if not self.trains_network:
+            hint = "Divide its training with --cluster local:N" if self.can_shard else "Leave the number of processes out"
+            raise SettingError(f"{find_method_name(type(self))} trains no network", hint=hint)
+
+    def get_network_settings(self, kind: type[_NetworkSettings]) -> _NetworkSettings:
+        """Return the settings for the training of a network. Several processes always need a checkpoint.
+
+        :param kind: The class of the settings.
+        """
+        params = self.get_params()
+        if self.processes is not None and not params["checkpoint"]:
+            params["checkpoint"] = self.processes.name_checkpoint()
+        return kind(**params)
+
+    def train_network(self, fit: Callable[..., _Result], *arguments: Any, progress: Progress) -> _Result:
+        """Call a function that trains a network: here, or in several processes.
+
+        :param fit: A function of a module, with a parameter ``progress``.
+        """
+        if self.processes is None:
+            return fit(*arguments, progress=progress)
+        result: _Result = self.processes.run(fit, arguments, self.get_params()["device"], progress)
+        return result
 
     def check_vocabulary(self, labels: Labels | None) -> None:
         """Raise an error if ``fit`` needs something about the labels that is not known, such as their parents."""

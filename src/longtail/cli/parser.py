@@ -142,6 +142,8 @@ def _add_training(add: _Add) -> None:
     _add_cluster(train)
     shards = "into how many shards each task is divided (default: 4 for each worker)"
     train.add_argument("--shards", type=_positive, metavar="N", help=shards)
+    ddp = "train a network by N processes, each with a part of every batch; a killed one is replaced, from a checkpoint"
+    train.add_argument("--ddp", type=_positive, metavar="N", help=ddp)
     _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
     _add_seed_and_threads(train)

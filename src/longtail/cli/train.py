@@ -11,6 +11,7 @@ from longtail.api import tune as tune_settings
 from longtail.cli.cluster import open_training_cluster, show_plan
 from longtail.cli.layout import get_layout
 from longtail.cli.output import read_and_report, show
+from longtail.cli.processes import open_processes
 from longtail.data.dataset import Dataset
 from longtail.data.sources import check_sources
 from longtail.decisions.constraints import Constraints
@@ -23,6 +24,7 @@ from longtail.selection.plan import Budget, make_plan, train_command
 from longtail.selection.profile import profile_data
 from longtail.selection.trial import run_trial
 from longtail.sharding.cluster import Cluster
+from longtail.sharding.processes import Processes
 from longtail.spec import MethodSpec, known_settings
 from longtail.tagger.bundle import check_target
 from longtail.tagger.tagger import Tagger
@@ -43,11 +45,15 @@ def train(arguments: Namespace) -> None:
     check_sources(arguments.data, arguments.valid, vocabulary=arguments.vocabulary)
     if tagger is not None and arguments.cluster is not None:
         tagger.model.check_can_shard()
-    with open_training_cluster(arguments, display) as cluster:
-        _train(tagger, cluster, arguments, display)
+    if tagger is not None and arguments.ddp is not None:
+        tagger.model.check_trains_network()
+    with open_training_cluster(arguments, display) as cluster, open_processes(arguments, display) as processes:
+        _train(tagger, cluster, processes, arguments, display)
 
 
-def _train(tagger: Tagger | None, cluster: Cluster | None, arguments: Namespace, display: Display) -> None:
+def _train(
+    tagger: Tagger | None, cluster: Cluster | None, processes: Processes | None, arguments: Namespace, display: Display
+) -> None:
     """Read the data, and train on it.
 
     :param tagger: None: the method that suits the data.
@@ -64,7 +70,7 @@ def _train(tagger: Tagger | None, cluster: Cluster | None, arguments: Namespace,
     tagger.constraints = constraints
     if cluster is not None:
         show_plan(cluster, tagger.spec, data, arguments.seed, display)
-    _fit_and_save(tagger, data, valid, arguments, display, cluster)
+    _fit_and_save(tagger, data, valid, arguments, display, cluster, processes)
 
 
 def _limit_time(spec: MethodSpec, minutes: float | None) -> MethodSpec:
@@ -131,10 +137,11 @@ def _fit_and_save(
     arguments: Namespace,
     display: Display,
     cluster: Cluster | None = None,
+    processes: Processes | None = None,
 ) -> None:
     """Train, save, and evaluate on validation data if there is any."""
     start = time.monotonic()
-    tagger.fit(data, valid=valid, cluster=cluster, progress=display)
+    tagger.fit(data, valid=valid, cluster=cluster, processes=processes, progress=display)
     tagger.save(arguments.out, overwrite=arguments.overwrite or None)
     display.say(f"trained {tagger.spec} in {format_duration(time.monotonic() - start)}; saved in {arguments.out}")
     if valid is not None:

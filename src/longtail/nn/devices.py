@@ -12,6 +12,7 @@ import torch
 
 from longtail.errors import SettingError
 from longtail.kernels import count_threads
+from longtail.nn.ranks import count_ranks, name_device
 
 # A trial trains a layer of a size that is usual here. One with more threads is run twice, and the slower time counts:
 # another process that takes a core away does so only some of the time.
@@ -49,8 +50,11 @@ def torch_threads(threads: int | None) -> Iterator[None]:
 
     :param threads: A number, or None for the fastest number up to torch's own (``torch.get_num_threads``). If other
         processes are running, several threads can be 10 to 100 times slower than one: each operation waits for its slowest
-        thread. So the number is chosen by a short trial, and again by ``adapt_threads``.
+        thread. So the number is chosen by a short trial, and again by ``adapt_threads``. A rank of several always uses
+        torch's own number: all must compute in the same way.
     """
+    if threads is None and count_ranks() > 1:
+        threads = torch.get_num_threads()
     limit = None if threads is None else count_threads(threads)
     outer = _scope.limit, _scope.is_automatic
     with _process.lock:
@@ -116,6 +120,6 @@ def find_device(name: str) -> torch.device:
     if name == AUTO_DEVICE:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(0, device=name).device
+        return torch.empty(0, device=name_device(name)).device
     except (RuntimeError, AssertionError) as error:  # the latter where torch was built without that kind of device
         raise SettingError(f'device is "{name}", which torch does not find here', hint="Use cpu") from error

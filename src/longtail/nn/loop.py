@@ -1,7 +1,8 @@
 """The training loop of all neural methods.
 
 Each step draws its randomness from (seed, epoch, step) alone, so a run that was killed continues from its checkpoint to the
-same weights, bit by bit, as one that was not.
+same weights, bit by bit, as one that was not. Several ranks (``ranks.py``) train on parts of the same batches; the number of
+the rank is then a part of the seed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from longtail.files import check_new_file, open_atomic
 from longtail.nn.average import WeightAverage
 from longtail.nn.checkpoint import Stateful, fingerprint, load_checkpoint, save_checkpoint, to_plain_types
 from longtail.nn.devices import adapt_threads
+from longtail.nn.exchange import GradientExchange
+from longtail.nn.ranks import agree, copy_first, count_ranks, get_rank, take_part
 from longtail.nn.schedule import get_schedule
 from longtail.nn.settings import TrainingPlan, TrainingSettings
 from longtail.nn.validation import MeanPrecision
@@ -74,7 +77,8 @@ class LoopPlan:
     def fixed_settings(self) -> dict[str, Any]:
         """The settings that must not change when a run continues from its checkpoint, in plain types."""
         every = {**self.method, **vars(self)}
-        return to_plain_types({name: value for name, value in every.items() if name not in (*_MAY_CHANGE, "method")})
+        fixed = {name: value for name, value in every.items() if name not in (*_MAY_CHANGE, "method")}
+        return to_plain_types({**fixed, "processes": count_ranks()})
 
 
 def plan_loop(
@@ -146,23 +150,24 @@ def train(
     run = loop.run
     with progress.stage(plan.name, plan.epochs * plan.steps) as stage:
         stage.advance(run.epoch * plan.steps + run.step)
-        while run.epoch < plan.epochs and not _out_of_patience(run, plan) and loop.time_used() < 1:
+        while loop.goes_on():
             net.train()
             unfreeze_groups(optimizer, run.epoch)
             seconds = loop.run_epoch(batches(np.random.default_rng([plan.seed, run.epoch])), stage)
             loop.average.after_epoch(run.epoch)
-            finish_epoch(run, net, loop.average, metric, seconds)
+            finish_epoch(run, net, loop.average, metric if loop.is_first else None, seconds)
             _check_collapse(run, plan)
-            if plan.log:
+            if plan.log and loop.is_first:
                 _write_log(plan.log, run.history)
-            if plan.checkpoint:
+            if plan.checkpoint and loop.is_first:
                 loop.save()
-    if loop.time_used() >= 1 and run.epoch <= plan.epochs:
+    if loop.read_clock() >= 1 and run.epoch <= plan.epochs:
         progress.say(f"stopped after {plan.minutes:g} minutes, in epoch {run.epoch} of {plan.epochs}{_show_metric(run)}")
     if run.best_weights:
         net.load_state_dict(run.best_weights)
     else:
         loop.average.swap()
+    copy_first(net)
     loop.set_rates(1.0)
     net.eval()
     return run
@@ -175,21 +180,39 @@ class _Loop:
         if plan.accumulate < 1:
             raise SettingError(f"accumulate is {plan.accumulate}", hint="It must be a positive integer")
         self.net, self.loss, self.optimizer, self.plan = net, loss, optimizer, plan
-        self.run, self.average = TrainingRun(), _make_average(net, plan)
+        self.is_first = get_rank() == 0  # of the ranks: the one that validates and writes files
+        self.run, self.average = TrainingRun(), _make_average(net, plan, "none" if get_rank() else plan.average)
         self.schedule, self.rates = get_schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
         self.dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self.device = next(net.parameters()).device
         self.fixed_settings = plan.fixed_settings()
-        self.parts: dict[str, Stateful] = {"net": net, "optimizer": optimizer, "average": self.average, "run": self.run}
+        self.parts: dict[str, Stateful] = {"net": net, "optimizer": optimizer, "run": self.run, "random": _RandomState()}
+        self.parts |= {"average": self.average} if self.is_first else {}
         for path in (plan.checkpoint, plan.log):
             check_new_file(path)  # before hours of training
         if plan.checkpoint and Path(plan.checkpoint).exists():
             load_checkpoint(plan.checkpoint, self.fixed_settings, self.parts)
+            if not self.is_first:
+                self.run.best_weights = {}
+        copy_first(net)  # ranks have drawn their weights at random
+        self.exchange = None
+        if count_ranks() > 1:
+            self.exchange = GradientExchange(net, self.dense, copies_sum=bool(plan.clip))
+        self.part_loss = 0.0  # of this rank, since the last update
         self.saved = self.started = self.begin = time.monotonic()
 
-    def time_used(self) -> float:
-        """The share of the minutes that is over; 0 without a limit."""
+    def goes_on(self) -> bool:
+        """Whether there is another epoch: the first rank decides, because it knows the metric."""
+        run, plan = self.run, self.plan
+        return bool(agree(run.epoch < plan.epochs and not _out_of_patience(run, plan) and self.read_clock() < 1))
+
+    def read_clock(self) -> float:
+        """The share of the minutes that is over, by the clock of this rank; 0 without a limit."""
         return (time.monotonic() - self.begin) / (60 * self.plan.minutes) if self.plan.minutes else 0.0
+
+    def time_used(self) -> float:
+        """The share of the minutes that is over; the same for all ranks."""
+        return agree(self.read_clock()) if self.plan.minutes else 0.0
 
     def run_epoch(self, batches: Iterable[Any], stage: Stage) -> float:
         """Train on the batches of an epoch that are not done yet; return the seconds since the last checkpoint."""
@@ -198,7 +221,8 @@ class _Loop:
         for number, batch in enumerate(batches):
             if number < run.step:
                 continue
-            torch.manual_seed(_combine_seeds(plan.seed, run.epoch, number))
+            part, share = take_part(batch)
+            torch.manual_seed(_combine_seeds(plan.seed, run.epoch, number, *([get_rank()] if self.exchange else [])))
             first = number - number % plan.accumulate  # batch of this update
             n_batches = min(plan.accumulate, plan.steps - first)  # of this update
             if number == first:
@@ -207,24 +231,26 @@ class _Loop:
                 self.set_rates(self.schedule(min(max(done, self.time_used()), 1.0)))
                 self.optimizer.zero_grad()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=plan.mixed_precision):
-                value = self.loss(batch)
+                value = self.loss(part) if share == 1 else self.loss(part) * share
             (value / n_batches if n_batches > 1 else value).backward()  # type: ignore[no-untyped-call]
-            run.loss += float(value.detach())
+            self.part_loss += float(value.detach())
             run.step += 1
-            note = f"epoch {run.epoch + 1} of {plan.epochs}, loss {run.loss / run.step:.4g}{_show_metric(run)}"
-            stage.advance(note=note)
             if run.step == first + n_batches:
                 self._update()
-                if self.time_used() >= 1:
-                    break
+            note = f"epoch {run.epoch + 1} of {plan.epochs}, loss {run.loss / run.step:.4g}{_show_metric(run)}"
+            stage.advance(note=note)
+            if run.step == first + n_batches and self.time_used() >= 1:
+                break
         return time.monotonic() - self.started
 
     def _update(self) -> None:
+        self.run.loss += self.part_loss if self.exchange is None else self.exchange.run(self.part_loss)
+        self.part_loss = 0.0
         if self.plan.clip:
             torch.nn.utils.clip_grad_norm_(self.dense, self.plan.clip)
         self.optimizer.step()
         self.average.after_step()
-        if self.plan.checkpoint and time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+        if self.plan.checkpoint and self.is_first and time.monotonic() - self.saved > CHECKPOINT_SECONDS:
             self.run.seconds += time.monotonic() - self.started
             self.save()
             self.started = time.monotonic()
@@ -240,11 +266,21 @@ class _Loop:
         self.saved = time.monotonic()
 
 
-def _make_average(net: torch.nn.Module, plan: LoopPlan) -> WeightAverage:
+class _RandomState:
+    """The state of torch's random numbers: what is drawn after a run, such as the start of the next network."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"state": torch.get_rng_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        torch.set_rng_state(state_dict["state"])
+
+
+def _make_average(net: torch.nn.Module, plan: LoopPlan, kind: str) -> WeightAverage:
     updates = ceil(plan.steps / plan.accumulate)  # per epoch
     every = max(updates // _EMA_UPDATES, 1)
     decay = 1 - every / max(_EMA_EPOCHS * updates, 2)
-    return WeightAverage(net, plan.average, start=plan.average_from, decay=decay, every=every)
+    return WeightAverage(net, kind, start=plan.average_from, decay=decay, every=every)
 
 
 def unfreeze_groups(optimizer: Optimizer, epoch: int) -> None:

@@ -50,10 +50,8 @@ class RowOptimizer(torch.optim.Optimizer):
                 if not table.uses_kernels:
                     self.update(weight, *sum_gradient(entries), state, group)
                     continue
-                if len(table.slot) == 0:
-                    table.slot = np.full(len(weight), -1, np.int32)
                 grad = entries.grad.numpy()
-                by_row = sort_by_row(entries.ids, entries.of, entries.data, table.slot)
+                by_row = sort_by_row(entries.ids, entries.of, entries.data, table.get_slot())
                 self.update_compiled(weight.numpy(), by_row, grad, {k: v.numpy() for k, v in state.items()}, group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

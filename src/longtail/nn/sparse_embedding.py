@@ -67,7 +67,7 @@ class SparseEmbedding(torch.nn.Module):
         weight = torch.zeros(n_rows, dim) if std == 0 else torch.empty(n_rows, dim).normal_(0, std, generator=generator)
         self.weight = torch.nn.Parameter(weight)  # its .grad stays None
         self.pending: list[RowGradients] = []
-        self.slot: Ints = np.empty(0, np.int32)  # workspace of ``sort_by_row``
+        self._slot: Ints = np.empty(0, np.int32)
 
     def bag(self, indptr: Array, indices: Array, data: Array) -> Tensor:
         """X W [n, dim] for a batch X in CSR: for each sample, the sum of the rows in ``indices``, weighted by ``data``.
@@ -98,6 +98,12 @@ class SparseEmbedding(torch.nn.Module):
             raise SettingError("the weight of a SparseEmbedding was used directly", hint=hint)
         parts, self.pending = self.pending, []
         return RowGradients.join(parts) if parts else None
+
+    def get_slot(self) -> Ints:
+        """The workspace of ``sort_by_row`` for this table [n_rows]."""
+        if len(self._slot) == 0:
+            self._slot = np.full(len(self.weight), -1, np.int32)
+        return self._slot
 
     @property
     def uses_kernels(self) -> bool:

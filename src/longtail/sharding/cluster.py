@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from longtail.errors import LongtailError, SettingError
-from longtail.files import create_temporary_folder
+from longtail.files import create_temporary_folder, remove_if_empty
 from longtail.kernels import Longs
 from longtail.locks import lock_folder
 from longtail.progress import Stage
@@ -61,7 +61,7 @@ class Cluster:
             if self.folder is None:
                 self.folder = stack.enter_context(create_temporary_folder(Path.cwd() / "longtail-shards"))
             else:
-                stack.callback(_remove_if_empty, self.folder)
+                stack.callback(remove_if_empty, self.folder)
                 stack.enter_context(lock_folder(self.folder, _LOCK_SECONDS))
             self._exit = stack.pop_all()
         return self
@@ -154,11 +154,6 @@ def _run_all(
     finally:
         for future in runs:
             future.cancel()
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):  # it has content, or is gone
-        folder.rmdir()
 
 
 def divide_work(work: Longs, n_parts: int) -> list[Range]:

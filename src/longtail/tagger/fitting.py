@@ -18,6 +18,7 @@ from longtail.model import Valid
 from longtail.pipeline import Pipeline
 from longtail.progress import Progress
 from longtail.sharding.cluster import Cluster
+from longtail.sharding.processes import Processes
 from longtail.spec import TaggerSettings
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.held_out import choose_depth, predict_held_out
@@ -47,6 +48,7 @@ def fit_parts(
     layout: LayoutOptions,
     progress: Progress,
     cluster: Cluster | None = None,
+    processes: Processes | None = None,
 ) -> FittedParts:
     """Fit everything; arguments as for ``Tagger.fit``.
 
@@ -56,7 +58,9 @@ def fit_parts(
     pipeline.check_requirements()
     if cluster is not None:
         pipeline.model.check_can_shard()
-    pipeline.model.cluster = cluster
+    if processes is not None:
+        pipeline.model.check_trains_network()
+    pipeline.model.cluster, pipeline.model.processes = cluster, processes
     if settings.unseen_vectors is not None:
         check_word_vectors(settings.unseen_vectors)
     train = read(data, labels, **layout)
@@ -73,7 +77,7 @@ def fit_parts(
         best = predict_held_out(pipeline.model, X, Y, encoded, settings.calibrate)
         decisions = Decisions.fit(best, pipeline.model.default_threshold, settings.calibrate)
         stage.advance()
-    pipeline.model.cluster = None
+    pipeline.model.cluster = pipeline.model.processes = None
     unseen = _fit_unseen(pipeline, settings, train, decisions)
     reads_texts, trained = train.texts is not None, Layout.from_columns(columns.columns)
     return FittedParts(pipeline, train.labels, reads_texts, trained, decisions, unseen)

@@ -33,6 +33,7 @@ from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.sharding.cluster import Cluster
+from longtail.sharding.processes import Processes, resolve_processes
 from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.decisions import Decisions
@@ -185,6 +186,7 @@ class Tagger:
         *,
         valid: Any = None,
         cluster: Cluster | None = None,
+        processes: int | Processes | None = None,
         progress: Progress | bool | None = None,
         **layout: Unpack[LayoutOptions],
     ) -> Self:
@@ -198,11 +200,13 @@ class Tagger:
             are calibrated on it, the rules for sets of labels are fitted to it, and it stops the training of networks early.
             None: samples that are held out from the training data do that.
         :param cluster: What trains parts of the model (``longtail.cluster``). None: this process.
+        :param processes: How many processes of this machine train a network together. None: this process trains it.
         :param progress: Whether to show progress bars. None: in terminals and notebooks.
         :param layout: Options of ``longtail.read``, such as ``text="body"``.
         """
         parts = self.pipeline.unfitted(), self._settings
-        fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress), cluster)
+        with resolve_processes(processes) as ranks:
+            fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress), cluster, ranks)
         self.pipeline, self.register = fitted.pipeline, Register.from_labels(fitted.labels)
         self.reads_texts, self.layout = fitted.reads_texts, fitted.layout
         self.decisions, self.unseen = fitted.decisions, fitted.unseen

@@ -23,6 +23,7 @@ from longtail.errors import SettingError, suggest
 from longtail.kernels import Floats
 from longtail.models.aplc.partition import ClusterLogOdds, Partition, compute_cluster_dims
 from longtail.nn.losses import LABELS_PER_BLOCK, Positives, chain_logits, iterate_blocks
+from longtail.nn.ranks import pool_count
 from longtail.topk import TopK
 
 _NORMALISATIONS = ("batch", "sample", "global")
@@ -139,7 +140,9 @@ class AplcHead(torch.nn.Module):
         n_terms: Tensor = self.sizes[0] + touched.float() @ tails  # L_i of eq. 5
         if self.cluster_negatives:
             n_terms = n_terms + (~touched).sum(1)
-        return 1 / (len(touched) * n_terms) if self.normalise == "sample" else (1 / n_terms.sum()).expand(len(touched))
+        if self.normalise == "sample":
+            return 1 / (len(touched) * n_terms)
+        return (1 / pool_count(n_terms.sum(), len(touched))).expand(len(touched))
 
     def score_pairs(self, H: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
         """The logits of the probabilities of eq. 2 for pairs of a text and a label [n]; 0 for labels in no cluster."""

@@ -61,6 +61,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
 
     input = "either"
     packages = ("torch",)
+    trains_network = True
     weights_meaning = LOSS_OF_LOG_ODDS
     presets: ClassVar = {
         "best": {},
@@ -115,8 +116,8 @@ class Aplc(AplcSettings, CentroidTrial, Model):
             valid = self._encode(valid[0]), valid[1]
         elif self.holdout:
             rows, Y, valid = split_holdout(rows, Y, self.holdout, self.seed, n_names=self.n_names)
-        arrays, run = fit_aplc(rows, Y, self.label_counts, n_inputs, self, plan, valid, progress)
-        self.history = run.history
+        data, settings = (rows, Y, self.label_counts, n_inputs), self.get_network_settings(AplcSettings)
+        arrays, self.history = self.train_network(fit_aplc, *data, settings, plan, valid, progress=progress)
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the training texts are cached
         self._set_arrays(compress_network(arrays, self.encoder))

@@ -166,8 +166,8 @@ def fit_aplc(
     plan: AplcPlan,
     valid: HeldOut | None,
     progress: Progress,
-) -> tuple[State, TrainingRun]:
-    """Train the network; return the arrays for prediction, and the run.
+) -> tuple[State, list[dict[str, float]]]:
+    """Train the network; return the arrays for prediction, and one row of history per epoch.
 
     :param rows: Tokens or features of the training texts.
     :param n_inputs: Number of different tokens, or of features.
@@ -185,7 +185,7 @@ def fit_aplc(
     training = AplcTraining(encoder, partition, rows, Y, settings, plan, log_odds)
     with torch_threads(training.n_threads):
         run = training.fit(valid, progress)
-    return training.collect_arrays(), run
+    return training.collect_arrays(), run.history
 
 
 def _list_arrays(rows: Texts) -> tuple[NDArray[Any], ...]:

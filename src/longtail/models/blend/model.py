@@ -64,7 +64,7 @@ class Blend(BlendSettings, Model):
         "minilm": {"members": "plt+dense=minilm, aplc:minilm-tuned, lightattention+epochs=6"},
     }
 
-    can_shard = True  # those members that can
+    can_shard = trains_network = True  # those members that can
     pipelines: list[Pipeline]  # the fitted members
     label_ids: list[Ints]  # of each member: the blend's id of each of its labels
     mentions: Mentions | None
@@ -129,6 +129,8 @@ class Blend(BlendSettings, Model):
             pipeline.check_requirements()
         if self.cluster is not None and not any(pipeline.model.can_shard for pipeline in pipelines):
             pipelines[0].model.check_can_shard()
+        if self.processes is not None and not any(pipeline.model.trains_network for pipeline in pipelines):
+            pipelines[0].model.check_trains_network()
         if valid is None:
             inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
         else:
@@ -158,6 +160,7 @@ class Blend(BlendSettings, Model):
     def _fit_member(self, spec: MethodSpec, X: Any, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> Pipeline:
         pipeline = Pipeline(spec, seed=self.seed, threads=self.threads)
         pipeline.model.cluster = self.cluster if pipeline.model.can_shard else None
+        pipeline.model.processes = self.processes if pipeline.model.trains_network else None
         return pipeline.fit(X, Y, valid, labels=self.labels, progress=progress)
 
     @classmethod

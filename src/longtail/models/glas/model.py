@@ -59,6 +59,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
     """
 
     packages = ("torch",)
+    trains_network = True
     presets: ClassVar = {
         "best": {"ngrams": 1},  # word pairs make E several times as large and did not help
         "paper": {
@@ -92,7 +93,8 @@ class Glas(GlasSettings, CentroidTrial, Model):
         words = self._load_word_vectors(X.shape[1])
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
-        weights, self.history = fit_glas(X, Y, self, plan, valid, progress, words, self.n_names)
+        arguments = X, Y, self.get_network_settings(GlasSettings), plan, valid, words, self.n_names
+        weights, self.history = self.train_network(fit_glas, *arguments, progress=progress)
         self._set_weights(weights, self.label_counts, X)
 
     def _set_weights(self, weights: GlasWeights, label_counts: Ints, X: sp.csr_array) -> None:

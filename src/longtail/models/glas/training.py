@@ -28,6 +28,7 @@ from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd, split_parameters
+from longtail.nn.ranks import gather_labels, get_rank
 from longtail.nn.sparse_embedding import drop_entries
 from longtail.nn.validation import MeanPrecision, mean_precision, rank_by_inner_product
 from longtail.progress import Progress
@@ -130,10 +131,13 @@ class GlasTraining:
     def draw_labels(self, y: sp.csr_array) -> tuple[Ints, Tensor, Tensor]:
         """Draw one positive label of each sample, uniformly.
 
-        :returns: The C different labels drawn, which of them each sample drew [B], and how often each was drawn [C].
+        :returns: The C different labels drawn, which of them each sample drew [B], and how often each was drawn [C]. If
+            ranks divide a batch, the labels are those of the whole batch.
         """
         at = y.indptr[:-1] + (torch.rand(y.shape[0]).numpy() * np.diff(y.indptr)).astype(np.int64)
-        labels, drawn, counts = np.unique(y.indices[at], return_inverse=True, return_counts=True)
+        own = y.indices[at]
+        labels, counts = np.unique(gather_labels(own), return_counts=True)
+        drawn = np.searchsorted(labels, own)
         device = self.net.bias.device
         return labels, torch.tensor(drawn, device=device), torch.tensor(counts, device=device).float()
 
@@ -210,12 +214,13 @@ def fit_glas(
     settings: GlasSettings,
     plan: GlasPlan,
     valid: Valid | None,
+    words: Floats | None,
+    n_names: int,
     progress: Progress,
-    words: Floats | None = None,
-    n_names: int = 0,
 ) -> tuple[GlasWeights, list[dict[str, float]]]:
     """Train the network; return its weights and one row of history per epoch.
 
+    :param words: Pretrained vectors of the features [n_features, dim]. None: start at random.
     :param n_names: The last rows that are names of labels.
     """
     training = GlasTraining(X, Y, settings, plan, words)
@@ -228,7 +233,7 @@ def fit_glas(
             training.net, training.batches, training.loss, training.build_optimizer(), loop, metric=metric, progress=progress
         )
         weights = training.net.export()
-        if plan.sparse_part:
+        if plan.sparse_part and get_rank() == 0:
             weights = training.add_sparse_part(weights, valid, progress)
     return weights, run.history
 

@@ -74,6 +74,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
     input = "texts"
     packages = ("torch",)
+    trains_network = True
     weights_meaning = "share of the label's attention that each word has"
     presets: ClassVar = {
         "best": {},
@@ -118,8 +119,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             check_word_vectors(self.word_vectors)
 
     def _fit(self, X: Sequence[str], Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        from longtail.models.lightattention.state import networks_to_state
-        from longtail.models.lightattention.training import TreeTrainer
+        from longtail.models.lightattention.training import fit_tree
 
         plan = self.plan(self.n_samples, self.n_seen)
         self.check_plan(plan)
@@ -130,11 +130,11 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
         data = self._prepare(X, tfidf, Y, valid)
         self._states, self.history, self._loaded, self.sparse = [], [], None, None
+        settings = self.get_network_settings(LightAttentionSettings)
         for number, tree in enumerate(self.trees):
-            trainer = TreeTrainer(data, tree, self, plan, tree_number=number, progress=progress)
-            trainer.fit()
-            self._states.append(networks_to_state(trainer.networks))
-            self.history += trainer.history
+            state, history = self.train_network(fit_tree, data, tree, settings, plan, number, progress=progress)
+            self._states.append(state)
+            self.history += history
         if plan.sparse_part:
             self.sparse = self._fit_sparse_part(data, progress)
 

@@ -36,11 +36,14 @@ from longtail.models.lightattention.search import (
     to_tensor,
 )
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
+from longtail.models.lightattention.state import networks_to_state
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import LoopPlan, plan_loop, train
 from longtail.nn.optim import JointOptimizer, LazyAdam, split_parameters
+from longtail.nn.ranks import pool_count
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
+from longtail.state import State
 from longtail.topk import TopK
 
 _WORDS_PER_NODE = 128  # words of a node's texts that its attention starts at
@@ -201,6 +204,20 @@ class TreeTrainer:
         )
 
 
+def fit_tree(
+    data: TrainingCorpus,
+    tree: LabelTree,
+    settings: LightAttentionSettings,
+    plan: LightAttentionPlan,
+    tree_number: int,
+    progress: Progress,
+) -> tuple[State, list[dict[str, float]]]:
+    """Train the networks of one label tree; return their weights, and one row of history per epoch of each level."""
+    trainer = TreeTrainer(data, tree, settings, plan, tree_number=tree_number, progress=progress)
+    trainer.fit()
+    return networks_to_state(trainer.networks), trainer.history
+
+
 def list_modules(networks: Sequence[LevelNetwork]) -> tuple[torch.nn.ModuleList, list[BiLstmEncoder]]:
     """All modules of the networks of some levels, and their encoders, each once."""
     encoders = list({id(network.encoder): network.encoder for network in networks}.values())
@@ -212,7 +229,7 @@ def compute_loss(candidates: LevelCandidates) -> Tensor:
     assert candidates.positives is not None
     exists = to_tensor(candidates.nodes >= 0, candidates.logits.device).float()
     total = binary_cross_entropy_with_logits(candidates.logits, candidates.positives, exists, reduction="sum")
-    return total / exists.sum()
+    return total / pool_count(exists.sum(), len(exists))
 
 
 def choose_static_candidates(

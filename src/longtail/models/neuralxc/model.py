@@ -57,6 +57,7 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
     """
 
     packages = ("torch",)
+    trains_network = True
     presets: ClassVar = {
         "best": {"ngrams": 1},  # word pairs make the first layer several times as large
         "paper": {
@@ -98,7 +99,8 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
             valid = (valid[0], sp.csr_array(valid[1][:, self.seen]))
         elif self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
-        weights, self.history = fit_neuralxc(X, Y, self, plan, valid, progress, self.n_names)
+        arguments = X, Y, self.get_network_settings(NeuralXCSettings), plan, valid, self.n_names
+        weights, self.history = self.train_network(fit_neuralxc, *arguments, progress=progress)
         self._set_weights(weights, X)
         if plan.output_activation == "none":
             self.autoencoder = self.autoencoder.refit_decoder(X)

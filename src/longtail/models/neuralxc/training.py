@@ -23,6 +23,7 @@ from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import plan_loop, train
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
+from longtail.nn.ranks import get_rank
 from longtail.nn.sparse_embedding import drop_entries
 from longtail.nn.validation import MeanPrecision, mean_precision, rank_by_inner_product
 from longtail.progress import Progress
@@ -190,8 +191,8 @@ def fit_neuralxc(
     settings: NeuralXCSettings,
     plan: NeuralXCPlan,
     valid: Valid | None,
+    n_names: int,
     progress: Progress,
-    n_names: int = 0,
 ) -> tuple[NeuralXCWeights, History]:
     """Train the networks; return their weights and the history of the last stage.
 
@@ -202,7 +203,7 @@ def fit_neuralxc(
     with torch_threads(settings.threads):
         history = _train_stages(training, valid, progress)
         weights = training.net.export(plan.output_activation, training.outputs)
-        if settings.wants_sparse_part(len(training.seen)):
+        if settings.wants_sparse_part(len(training.seen)) and get_rank() == 0:
             weights = weights._replace(sparse=training.fit_sparse_part(valid, progress))
     return weights, history
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +14,7 @@ import scipy.sparse as sp
 
 from longtail.csr import MAX_INT32, divide_by_values
 from longtail.data.holdout import find_sampled_labels, split_holdout
-from longtail.errors import LongtailError
+from longtail.errors import LongtailError, SettingError
 from longtail.features.mlp import Doubles
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.tfidf import Tfidf
@@ -79,6 +80,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
 
     input = "either"
     packages = ("torch",)
+    trains_network = True
     presets: ClassVar = {
         "best": {},
         "paper": _PAPER,
@@ -139,12 +141,17 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             valid = self._encode(valid[0]), valid[1]
         elif self.holdout:
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
-        trees = [(texts, Y, codes, n_inputs, self._tree_settings(m), plan, valid) for m, codes in enumerate(self.forest)]
+        whole = self.get_network_settings(SecSeqSettings)
+        settings = [self._tree_settings(m, whole) for m in range(plan.n_trees)]
+        trees = [(texts, Y, codes, n_inputs, s, plan, valid) for codes, s in zip(self.forest, settings, strict=True)]
         if self.jobs > 1 and plan.n_trees > 1:
+            if self.processes is not None:
+                hint = "Train one tree after the other, each with all processes: jobs=1"
+                raise SettingError(f"jobs is {self.jobs}, and {self.processes.n} processes train a network", hint=hint)
             with ProcessPoolExecutor(min(self.jobs, plan.n_trees), mp_context=get_context("spawn")) as pool:
                 done = list(pool.map(fit_tree, *zip(*trees, strict=True)))
         else:
-            done = [fit_tree(*tree, progress) for tree in trees]
+            done = [self.train_network(fit_tree, *tree, progress=progress) for tree in trees]
         self.histories = [history for _, history in done]
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the tokens of the training texts are kept
@@ -193,9 +200,9 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             similar = find_similar(lambda rows, k: self._predictor.topk(texts[rows], k, self, None), self.label_counts, Y)
             forest = [add_codes(codes, counts, similar) for codes in self.forest]
         samples = NewSamples.collect(texts, Y, known, replayed, self.n_samples, PACES)
-        n_samples = self.n_samples + Y.shape[0]
+        n_samples, whole = self.n_samples + Y.shape[0], SecSeqSettings(**self.get_params())
         trees = [
-            continue_tree(samples, arrays, before, codes, n_samples, self._tree_settings(m), plan, progress)
+            continue_tree(samples, arrays, before, codes, n_samples, self._tree_settings(m, whole), plan, progress)
             for m, (arrays, before, codes) in enumerate(zip(self.tree_arrays, self.forest, forest, strict=True))
         ]
         self.forest = forest
@@ -207,15 +214,14 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             self.sparse = part.select_labels(after)
         return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
 
-    def _tree_settings(self, number: int) -> SecSeqSettings:
-        """The settings of one tree: it has its own seed and files."""
+    def _tree_settings(self, number: int, whole: SecSeqSettings) -> SecSeqSettings:
+        """The settings of one tree: it has its own seed and files.
+
+        :param whole: Those of all trees.
+        """
         suffix = f".{number}" if len(self.forest) > 1 else ""
-        changes = {
-            "seed": self.seed + number,
-            "log": self.log and f"{self.log}{suffix}",
-            "checkpoint": self.checkpoint and f"{self.checkpoint}{suffix}",
-        }
-        return SecSeqSettings(**{**self.get_params(), **changes})
+        log, checkpoint = whole.log and f"{whole.log}{suffix}", whole.checkpoint and f"{whole.checkpoint}{suffix}"
+        return replace(whole, seed=whole.seed + number, log=log, checkpoint=checkpoint)
 
     def _embed_labels(self, X: Any, Y: sp.csr_array) -> sp.csr_array | Floats:
         """Label vectors of norm 1, from which codes are made."""

@@ -1,0 +1,71 @@
+"""One network trained by one process and by several, with one thread each: seconds of an epoch, and what an epoch waits for.
+
+Other programs on the same cores falsify this, because ranks wait for each other in every step. Where that is allowed, give
+the benchmark priority:
+
+    chrt -f 10 python benchmarks/ddp.py aplc --corpus wordnet-hypernyms --samples 20000
+    chrt -f 10 python benchmarks/ddp.py lightattention --corpus debian-debtags --samples 6000
+
+Runs with one process and with several take turns. The first epoch of each run is not counted: it compiles and loads kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import numpy as np
+from common import Row, Stopwatch, draw_part, make_parser, print_progress, read_corpus, report
+
+
+def measure(spec: str, data: object, n: int | None) -> Row:
+    """Train with a number of processes; None: in this process."""
+    import longtail
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with Stopwatch() as watch:
+        tagger = longtail.Tagger(spec, threads=1, seed=0).fit(data, processes=n, progress=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    history = getattr(tagger.model, "history", None) or tagger.model.histories[0]
+    cpu = watch.cpu + after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "processes": n or 1,
+        "s per epoch": float(np.mean([row["seconds"] for row in history[1:]])),
+        "s in all": watch.wall,
+        "CPU-s in all": cpu,
+        "held-out P@1": history[-1]["P@1"],
+    }
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = make_parser(__doc__, repeat=None)
+    parser.add_argument("spec", nargs="+", help="a method with settings, such as aplc+batch=64")
+    parser.add_argument("--corpus", default="debian-debtags", help="a folder in LONGTAIL_DATA")
+    parser.add_argument("--samples", type=int, default=6000, help="random training samples (default: 6000)")
+    parser.add_argument("--processes", type=int, default=2, help="how many, compared with one (default: 2)")
+    parser.add_argument("--epochs", type=int, default=3, help="of each run (default: 3)")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each kind (default: 2)")
+    arguments = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    data = draw_part(read_corpus(arguments.corpus), arguments.samples)
+    rows = []
+    for spec in arguments.spec:
+        found: dict[int, list[Row]] = {1: [], arguments.processes: []}
+        for _ in range(arguments.rounds):
+            for n in (None, arguments.processes):
+                row = measure(f"{spec}+epochs={arguments.epochs}+patience=0", data, n)
+                found[row["processes"]].append(row)
+                print_progress(f"{spec}: {row}")
+        seconds = {n: float(np.median([row["s per epoch"] for row in part])) for n, part in found.items()}
+        for n, part in found.items():
+            speed_up = seconds[1] / seconds[n]
+            merged = {name: float(np.median([row[name] for row in part])) for name in part[0]}
+            rows.append({"method": spec, **merged, "processes": n, "speed-up": speed_up, "efficiency": speed_up / n})
+    title = f"{arguments.corpus}, {data.n_samples:,} training texts, {data.n_labels:,} labels, one thread for each process"
+    note = "medians; an epoch without validation and checkpoint, which are in 's in all' with features and calibration"
+    report({title: rows}, [note], arguments.json)
+
+
+if __name__ == "__main__":
+    main()
