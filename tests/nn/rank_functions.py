@@ -15,7 +15,8 @@ import torch
 
 from longtail.errors import SettingError
 from longtail.nn import ranks
-from longtail.nn.loop import LoopPlan, train
+from longtail.nn.loop import train
+from longtail.nn.loop_plan import LoopPlan
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd
 from longtail.nn.sparse_embedding import SparseEmbedding
 from longtail.progress import Progress

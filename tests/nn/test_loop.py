@@ -15,7 +15,8 @@ import torch
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.nn import loop
 from longtail.nn.checkpoint import fingerprint
-from longtail.nn.loop import LoopPlan, TrainingRun, train
+from longtail.nn.loop import TrainingRun, train
+from longtail.nn.loop_plan import LoopPlan
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd
 from longtail.nn.sparse_embedding import SparseEmbedding
 from longtail.nn.validation import MeanPrecision

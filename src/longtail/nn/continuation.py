@@ -18,7 +18,8 @@ from torch.nn.functional import softplus
 from longtail.features.batches import make_length_batches
 from longtail.features.token_rows import TokenRows, join_rows
 from longtail.kernels import Floats, Ints, Longs
-from longtail.nn.loop import LoopPlan, Optimizer, train
+from longtail.nn.loop import Optimizer, train
+from longtail.nn.loop_plan import LoopPlan
 from longtail.nn.settings import TrainingSettings
 from longtail.progress import Progress
 

@@ -28,7 +28,8 @@ from longtail.kernels import Longs
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import check_size, make_untrained
 from longtail.nn.hugging_face import XLNetEncoder, quiet_transformers
-from longtail.nn.loop import plan_loop, train
+from longtail.nn.loop import train
+from longtail.nn.loop_plan import plan_loop
 from longtail.nn.permutation_lm import N_END_TOKENS, PermutationLM, draw_order
 from longtail.nn.settings import TrainingPlan, TrainingSettings
 from longtail.progress import Progress, resolve_progress

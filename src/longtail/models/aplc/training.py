@@ -29,7 +29,8 @@ from longtail.models.aplc.start import start_at_centroids
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
 from longtail.nn.encoders import BagEncoder, TextEncoder, group_by_layer
-from longtail.nn.loop import LoopPlan, Metric, TrainingRun, plan_loop, train
+from longtail.nn.loop import Metric, TrainingRun, train
+from longtail.nn.loop_plan import LoopPlan, plan_loop
 from longtail.nn.losses import list_positives
 from longtail.nn.optim import JointOptimizer, LazyAdam, split_parameters
 from longtail.nn.schedule import add_warm_up

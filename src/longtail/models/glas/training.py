@@ -25,7 +25,8 @@ from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
 from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further
 from longtail.nn.devices import find_device, torch_threads
-from longtail.nn.loop import plan_loop, train
+from longtail.nn.loop import train
+from longtail.nn.loop_plan import plan_loop
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowAdagrad, RowOptimizer, RowSgd, split_parameters
 from longtail.nn.ranks import gather_labels, get_rank

@@ -13,7 +13,8 @@ from longtail.features.autoencoder import Autoencoder
 from longtail.kernels import Longs
 from longtail.nn.autoencoder import SparseDecoder, SparseEncoder
 from longtail.nn.devices import torch_threads
-from longtail.nn.loop import LoopPlan, train
+from longtail.nn.loop import train
+from longtail.nn.loop_plan import LoopPlan
 from longtail.nn.published_autoencoders import BATCH, WEIGHT_DECAY
 from longtail.progress import SILENT, Progress
 

@@ -38,7 +38,8 @@ from longtail.models.lightattention.search import (
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.state import networks_to_state
 from longtail.nn.devices import find_device, torch_threads
-from longtail.nn.loop import LoopPlan, plan_loop, train
+from longtail.nn.loop import train
+from longtail.nn.loop_plan import LoopPlan, plan_loop
 from longtail.nn.optim import JointOptimizer, LazyAdam, split_parameters
 from longtail.nn.ranks import pool_count
 from longtail.nn.validation import mean_precision

@@ -21,7 +21,8 @@ from longtail.model import Valid
 from longtail.models.neuralxc.network import NeuralXCNetwork, NeuralXCWeights
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.devices import find_device, torch_threads
-from longtail.nn.loop import plan_loop, train
+from longtail.nn.loop import train
+from longtail.nn.loop_plan import plan_loop
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
 from longtail.nn.ranks import get_rank
 from longtail.nn.sparse_embedding import drop_entries

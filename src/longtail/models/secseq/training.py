@@ -27,7 +27,8 @@ from longtail.models.secseq.targets import make_sequences
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
 from longtail.nn.encoders import BagEncoder, TextEncoder
-from longtail.nn.loop import Metric, plan_loop, train
+from longtail.nn.loop import Metric, train
+from longtail.nn.loop_plan import plan_loop
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowOptimizer, RowSgd, split_parameters
 from longtail.nn.validation import mean_precision
 from longtail.progress import SILENT, Progress
