@@ -12,7 +12,7 @@ demo: .venv/.demo
 
 # One process per core; the tests of a file share what they have trained, so they stay together.
 test: .venv/.dev lint
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: .venv/.dev
 	$(BIN)/ruff check src tests benchmarks docs examples

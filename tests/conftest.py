@@ -53,6 +53,14 @@ VECTORS = Profile(  # as bibtex is
 )
 
 
+LONG_FILES = ("test_readme.py", "test_examples.py", "test_sklearn.py", "test_docs.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the files that take longest, so that no process waits for another one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
 def make_corpus(n_samples: int, seed: int) -> Dataset:
     """Texts of words from one or two topics; the topics are the labels."""
     random = np.random.default_rng(seed)
