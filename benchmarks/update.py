@@ -101,7 +101,7 @@ def measure(corpus: str, case: str, method: str, size: int | None, held_out: boo
     for name, replayed in (("updated", None), ("updated, replay", old)):
         twin = copy(tagger)  # an update replaces the parts of a tagger
         with Stopwatch() as watch:
-            twin.update(new, old=replayed, replay=REPLAY, progress=False)
+            twin.update(new, old=replayed, replay=None if replayed is None else REPLAY, progress=False)
         add(name, twin, watch.cpu)
     return [{**row, "cost": row["CPU-s"] / scratch.cpu} for row in rows]
 
