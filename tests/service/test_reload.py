@@ -99,6 +99,63 @@ def test_a_changed_folder_is_noticed(make_client: Callable[..., Client], copy: P
     client.run(work())
 
 
+def test_a_copy_that_takes_long_is_loaded_once_it_is_complete(
+    make_client: Callable[..., Client], copy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = shutil.copytree(copy, tmp_path / "new")
+    edit_labels(new).rename("sea", "ocean")
+    client = make_client({"topics": copy}, watch=0.05)
+    models = client.app.state.service.models
+    before = models.get("topics").version
+
+    async def work() -> None:
+        for path in copy.glob("*"):
+            path.unlink()
+        shutil.copy(new / "manifest.json", copy)  # as `cp -r` does: before the files that it names
+        async with asyncio.timeout(30):
+            while "was not loaded again" not in caplog.text:  # it looks as if the copy had stopped
+                await asyncio.sleep(0.02)
+            for path in new.glob("*-*"):
+                shutil.copy(path, copy)
+            while models.get("topics").version == before:
+                await asyncio.sleep(0.02)
+
+    client.run(work())
+    assert client.post("/api/v1/predict", {"texts": ["ship"], "k": 1}).json()["results"][0]["labels"][0]["label"] == "ocean"
+
+
+def test_a_manifest_that_is_not_complete_is_reported_once(
+    make_client: Callable[..., Client], copy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client({"topics": copy}, watch=0.01)
+    (copy / "manifest.json").write_bytes(b'{"files": ')
+
+    async def work() -> None:
+        async with asyncio.timeout(30):
+            while "was not loaded again" not in caplog.text:
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+
+    client.run(work())
+    assert caplog.text.count("was not loaded again") == 1
+
+
+def test_feedback_in_the_folder_of_a_model_is_no_change(make_client: Callable[..., Client], copy: Path) -> None:
+    client = make_client({"topics": copy}, watch=0.01, feedback=str(copy))
+    models = client.app.state.service.models
+
+    async def work() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(models, "reload", lambda name: pytest.fail("loaded again"))
+            for _ in range(5):
+                event = {"model": "topics", "consent": True, "text": "ship", "accepted": ["sea"]}
+                assert (await client.http.post("/api/v1/feedback", json=event)).status_code == 201
+                await asyncio.sleep(0.05)
+
+    client.run(work())
+    assert (copy / "topics.jsonl").is_file()
+
+
 def test_a_change_between_loading_and_start_is_noticed(folder: Path, copy: Path) -> None:
     store = ModelStore({"topics": copy}, 1, Metrics())
     store.load_all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,11 +21,14 @@ from longtail.service.catalogue import LabelCatalogue
 from longtail.service.errors import ServiceError
 from longtail.service.metrics import Metrics
 from longtail.tagger.bundle import MANIFEST, load_manifest
+from longtail.tagger.bundle_files import DATA_FILE
 from longtail.tagger.tagger import Tagger, load
 
 PROBE = "A text that shows whether the model can predict."
 _N_ATTEMPTS = 3  # of loading a model that is replaced meanwhile
 _N_KEPT = 64  # constraints of requests whose labels are kept
+
+Stamp = tuple[tuple[str, int, int, int], ...]  # name, inode, size and time of the files of a model
 
 log = logging.getLogger("longtail.serve")
 
@@ -92,7 +96,7 @@ class ModelStore:
         self.folders, self.threads, self.metrics = dict(folders), threads, metrics
         self.models: dict[str, ServedModel] = {}
         self._reloading = asyncio.Lock()
-        self._seen: dict[str, tuple[int, int] | None] = {}  # manifests that were loaded, or could not be
+        self._seen: dict[str, Stamp | None] = {}  # files that were loaded, or could not be
 
     @property
     def default(self) -> str:
@@ -124,6 +128,7 @@ class ModelStore:
                 raise
             old = self.models[name]
             if model.version == old.version:
+                log.info("the model %s was loaded again: it is still version %s", name, old.version)
                 return old
             self.metrics.model_info.remove(name, old.version)
             self._install(model)
@@ -132,12 +137,17 @@ class ModelStore:
             return model
 
     async def watch(self, seconds: float) -> None:
-        """Load models again when their manifests change; never returns."""
+        """Load models again when their files have changed, and have been the same for one check; never returns.
+
+        A copy that takes long is not loaded before it is complete, and one that was stopped is loaded when it is completed.
+        """
+        last = dict(self._seen)
         while True:
             await asyncio.sleep(seconds)
             for name, folder in self.folders.items():
-                stamp = _stamp(folder)
-                if stamp not in (None, self._seen[name]):
+                stamp = await asyncio.to_thread(_stamp, folder)
+                is_still, last[name] = stamp == last[name], stamp
+                if is_still and stamp not in (None, self._seen[name]):
                     self._seen[name] = stamp
                     await self.try_reload(name)
 
@@ -157,10 +167,18 @@ class ModelStore:
         self.metrics.model_info.labels(model.name, model.version).set(1)
 
 
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    """What changes when a manifest is replaced; None if there is none at the moment."""
+def _stamp(folder: Path) -> Stamp | None:
+    """What changes when a file of a model is written or replaced; None if there is no manifest at the moment.
+
+    Other files in the folder, such as feedback, do not count.
+    """
+    found = []
     try:
-        found = (folder / MANIFEST).stat()
-    except OSError:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name == MANIFEST or DATA_FILE.fullmatch(entry.name):
+                    status = entry.stat()
+                    found.append((entry.name, status.st_ino, status.st_size, status.st_mtime_ns))
+    except OSError:  # no such folder, or a file was removed meanwhile
         return None
-    return found.st_ino, found.st_mtime_ns
+    return tuple(sorted(found)) if any(name == MANIFEST for name, *_ in found) else None

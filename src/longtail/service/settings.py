@@ -47,7 +47,9 @@ class ServiceSettings(Settings):
         "Seconds that a client may take to send a request, or may stop reading the answer.", default=20.0, positive=True
     )
     watch: float = setting(
-        "Seconds between checks whether a model on disk has changed. 0: no checks.", default=2.0, minimum=0
+        "Seconds between checks whether the files of a model have changed; it is loaded one check later. 0: no checks.",
+        default=2.0,
+        minimum=0,
     )
     cors: str | None = setting("Origins of other web pages that may send requests, separated by commas.", default=None)
     hosts: str | None = setting(
