@@ -152,6 +152,22 @@ def test_other_origins_are_refused_unless_allowed(client: Client, make_client: C
     assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "http://page.example"
 
 
+def test_an_allowed_page_can_read_why_a_request_was_refused(make_client: Callable[..., Client], tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"predict {PREDICTS}\n")
+    client = make_client(cors="http://page.example", token_file=str(path), max_body=0.001)
+    origin = {"origin": "http://page.example"}
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+    preflight = client.run(client.http.options(PREDICT, headers={**origin, **asked}))
+    assert preflight.status_code == 200 and "authorization" in preflight.headers["access-control-allow-headers"]
+    for headers, status in (({}, 401), (bearer(PREDICTS), 413)):
+        answer = client.post(PREDICT, {"texts": ["ship " * 1000]}, headers={**origin, **headers})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, "http://page.example")
+        assert "Retry-After" in answer.headers["access-control-expose-headers"]
+    other = client.post(PREDICT, {"texts": ["ship"]}, headers={"origin": "http://evil.example", **bearer(PREDICTS)})
+    assert other.status_code == 403 and "access-control-allow-origin" not in other.headers
+
+
 def test_a_form_of_another_page_cannot_send_json(client: Client) -> None:
     content = b'{"model": "topics", "consent": false, "accepted": ["sea"]}'
     answer = client.run(client.http.post("/api/v1/feedback", content=content, headers={"content-type": "text/plain"}))

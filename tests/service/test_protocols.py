@@ -277,6 +277,21 @@ def test_open_inference_protocol_errors(client: Client, change: dict[str, Any]) 
     assert list(client.get("/v2/models/other").json()) == ["error"]
 
 
+def test_all_errors_of_the_open_inference_protocol_have_its_form(make_client: Callable[..., Client]) -> None:
+    client = make_client(max_body=0.001)
+    large = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["ship " * 1000]}]}
+    answers = [
+        (client.get("/v2/nothing"), 404),
+        (client.post("/v2", {}), 405),
+        (client.post("/v2/models/topics/infer", large), 413),
+        (client.post("/v2/models/topics/infer", {}, headers={"origin": "http://evil.example"}), 403),
+        (client.post("/v2/models/topics/infer", {}), 400),
+    ]
+    for answer, status in answers:
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+        assert answer.headers["content-type"] == "application/json"
+
+
 def test_lists_of_texts_as_for_fasttext(client: Client) -> None:
     answer = client.post("/predict?k=2&threshold=0.1", ["a ship and a violin", "iron"]).json()
     assert set(answer[0]["labels"]) == {"sea", "music"} and len(answer[0]["scores"]) == 2

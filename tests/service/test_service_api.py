@@ -70,11 +70,19 @@ def test_unknown_words_are_counted(client: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "found"),
     [
-        ({"texts": []}, 422, "texts"),
-        ({"texts": "one"}, 422, "texts"),
-        ({"texts": [1]}, 422, "texts.0"),
-        ({"texts": ["a"], "k": 0}, 422, "k"),
-        ({"texts": ["a"], "kk": 1}, 422, "kk"),
+        ({}, 422, "texts is missing"),
+        ({"texts": []}, 422, "texts must have at least 1 element"),
+        ({"texts": "one"}, 422, "texts must be a list"),
+        ({"texts": [1]}, 422, "texts.0 must be a string"),
+        ({"texts": ["a"], "k": 0}, 422, "k must be at least 1"),
+        ({"texts": ["a"], "k": 1001}, 422, "k must be at most 1000"),
+        ({"texts": ["a"], "k": 1.5}, 422, "k must be an integer"),
+        ({"texts": ["a"], "threshold": "high"}, 422, "threshold must be a number"),
+        ({"texts": ["a"], "threshold": float("nan")}, 422, "threshold must be a finite number"),
+        ({"texts": ["a"], "explain": 1}, 422, "explain must be true or false"),
+        ({"texts": ["a"], "allow": [""]}, 422, "allow.0 must have at least 1 character"),
+        ({"texts": ["a"], "allow": ["a"] * 1001}, 422, "allow must have at most 1,000 elements"),
+        ({"texts": ["a"], "kk": 1}, 422, 'there is no field "kk"'),
         ({"texts": ["a"], "model": "no"}, 404, 'there is no model "no"'),
         ({"texts": ["a"], "target": "best"}, 400, "best"),
         ({"texts": ["a"], "target": "count=3", "threshold": 0.1}, 400, "both a target and a threshold"),
@@ -97,6 +105,51 @@ def test_bad_requests_are_problems(client: Client, body: dict[str, object], stat
     problem = answer.json()
     assert (answer.status_code, problem["status"]) == (status, status)
     assert found in problem["detail"] and problem["title"] and problem["hint"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "detail", "hint"),
+    [
+        (
+            b'{"texts": ["a"',
+            "application/json",
+            "the request is not JSON (Expecting ',' delimiter, at character 14)",
+            "/openapi",
+        ),
+        (
+            b'{"texts": ["a"]}',
+            "application/x-www-form-urlencoded",
+            "does not say that it is JSON",
+            "Content-Type: application",
+        ),
+        (b'{"texts": ["a"]}', "", "does not say that it is JSON", "Content-Type: application/json"),
+        (b"[]", "application/json; charset=utf-8", "the request must be an object", "/openapi.json"),
+        (b"", "application/json", "the request is missing", "/openapi.json"),
+        (b'{"text": "secret"}', "application/json", 'there is no field "text"', 'Did you mean "texts"?'),
+    ],
+)
+def test_a_request_that_cannot_be_read_says_why(client: Client, content: bytes, kind: str, detail: str, hint: str) -> None:
+    answer = client.run(client.http.post("/api/v1/predict", content=content, headers={"content-type": kind}))
+    problem = answer.json()
+    assert answer.status_code == 422 and detail in problem["detail"] and hint in problem["hint"]
+    assert "secret" not in answer.text
+
+
+def test_addresses_and_values_that_do_not_exist_are_named(client: Client) -> None:
+    assert client.get("/nothing").json()["detail"] == "there is no such address"
+    answer = client.get("/api/v1/predict")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["detail"] == "this address does not take GET" and "Use POST" in answer.json()["hint"]
+    refused = client.get("/api/v1/labels", params={"by": "name", "limit": "many"}).json()["detail"]
+    assert refused == "by must be 'prefix' or 'meaning'; limit must be an integer"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/health/ready", "/api/v1/models", "/metrics", "/openapi.json"])
+def test_head_has_the_headers_of_get_and_no_body(client: Client, path: str) -> None:
+    head, get = client.run(client.http.head(path)), client.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert client.run(client.http.head("/api/v1/predict")).status_code == 405
 
 
 def test_errors_have_the_texts_of_the_library(client: Client, tagger: Tagger) -> None:

@@ -13,16 +13,16 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse
 
 from longtail import __version__
 from longtail.errors import LongtailError
 from longtail.service import annif, api, fasttext, inference, label_studio
 from longtail.service.api import JSON
 from longtail.service.batching import Batcher
-from longtail.service.errors import PROBLEM, answer_error, make_problem
+from longtail.service.errors import PROBLEM, ServiceError, answer_error, is_inference
 from longtail.service.feedback import FeedbackLog
 from longtail.service.inference import InferError
+from longtail.service.invalid import describe_invalid
 from longtail.service.limits import Guard
 from longtail.service.metrics import Metrics
 from longtail.service.models import ModelStore
@@ -80,10 +80,12 @@ def make_app(settings: ServiceSettings, folders: Mapping[str, Path]) -> FastAPI:
     app.add_exception_handler(LongtailError, _answer_library_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
-    if settings.cors:
-        origins = list(split_list(settings.cors))
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(Guard, settings=settings, tokens=tokens, metrics=metrics)
+    if settings.cors:  # around the guard: a page must be able to read why a request was refused
+        origins, shown = list(split_list(settings.cors)), ["Retry-After", "X-Request-ID"]
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=shown
+        )
     _describe_errors(app)
     return app
 
@@ -103,32 +105,27 @@ def _reload_on_hangup(models: ModelStore, tasks: set[asyncio.Task[None]]) -> Non
 
 async def _answer_library_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LongtailError)
-    response = answer_error(error)
-    if _is_inference(request.url.path):
-        kept = {name: response.headers[name] for name in ("retry-after", "www-authenticate") if name in response.headers}
-        response = JSONResponse({"error": str(error)}, response.status_code, kept)
-    return response
+    return answer_error(error, request.url.path)
 
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
+    """Answer a request for an address that does not exist, or does not take its method."""
     assert isinstance(error, HTTPException)
-    hints = {404: "See /openapi.json", 405: "See /openapi.json"}
-    return make_problem(error.status_code, str(error.detail), hints.get(error.status_code, ""), dict(error.headers or {}))
+    found, hint, headers = str(error.detail), "See /openapi.json", dict(error.headers or {})
+    if error.status_code == 404:
+        found = "there is no such address"
+    elif error.status_code == 405:
+        found = f"this address does not take {request.method}"
+        hint = f"Use {headers['Allow']}. {hint}" if headers.get("Allow") else hint
+    return answer_error(ServiceError(error.status_code, found, hint=hint), request.url.path, headers)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """Name the fields that are wrong, but never repeat what they contain."""
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(map(str, one['loc'][1:]))[:100] or 'the request'}: {one['msg']}" for one in error.errors()[:5]]
-    if _is_inference(request.url.path):
-        return JSONResponse({"error": "; ".join(found)}, 400)
-    status = 400 if request.url.path.startswith(f"{annif.router.prefix}/") else 422  # as Annif answers
-    return make_problem(status, "; ".join(found), "See /openapi.json")
-
-
-def _is_inference(path: str) -> bool:
-    """Whether an address belongs to the Open Inference Protocol, which has errors of another form."""
-    return path.startswith(f"{inference.router.prefix}/")
+    path = request.url.path
+    status = 400 if is_inference(path) or path.startswith(f"{annif.router.prefix}/") else 422  # as Annif answers
+    found = describe_invalid(error.errors(), status, request.headers.get("content-type", ""))
+    return answer_error(found, path)
 
 
 def _describe_errors(app: FastAPI) -> None:
@@ -146,7 +143,7 @@ def _describe_errors(app: FastAPI) -> None:
             problem = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
             other = {JSON: {"schema": {"$ref": "#/components/schemas/InferError"}}}
             for path, operations in schema["paths"].items():
-                content = {**problem, **(other if _is_inference(path) else {})}
+                content = other if is_inference(path) else problem
                 for operation in operations.values():
                     operation["responses"] |= {
                         code: {"description": text, "content": content} for code, text in _ERRORS.items()

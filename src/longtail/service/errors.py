@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from longtail.errors import BundleError, LongtailError
 
 PROBLEM = "application/problem+json"
+INFERENCE = "/v2"  # the Open Inference Protocol, whose errors have another form
 
 
 class ServiceError(LongtailError):
@@ -66,17 +68,29 @@ def describe_problem(status: int, detail: str, hint: str = "") -> dict[str, Any]
     return {**problem, "hint": hint} if hint else problem
 
 
-def make_problem(status: int, detail: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:
-    """Build the answer for an error."""
-    content = json.dumps(describe_problem(status, detail, hint), ensure_ascii=False).encode("utf-8", "replace")
-    return Response(content, status, headers, media_type=PROBLEM)
+def is_inference(path: str) -> bool:
+    """Whether an address belongs to the Open Inference Protocol.
+
+    >>> is_inference("/v2"), is_inference("/v2/models/topics"), is_inference("/v20")
+    (True, True, False)
+    """
+    return path == INFERENCE or path.startswith(f"{INFERENCE}/")
 
 
-def answer_error(error: LongtailError) -> Response:
-    """Build the answer for an error of the library."""
-    retry = getattr(error, "retry_after", None)
-    text = f"{error.where}: {error.found}" if error.where else error.found
-    headers = {} if retry is None else {"retry-after": str(retry)}
+def answer_error(error: LongtailError, path: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Build the answer for an error of the library.
+
+    :param error: The error.
+    :param path: The address of the request, which decides on the form of errors.
+    :param headers: Further headers of the answer.
+    """
+    status, retry, sent = find_status(error), getattr(error, "retry_after", None), dict(headers or {})
+    if retry is not None:
+        sent["retry-after"] = str(retry)
     if isinstance(error, NoToken):
-        headers["www-authenticate"] = "Bearer"
-    return make_problem(find_status(error), text, error.hint, headers)
+        sent["www-authenticate"] = "Bearer"
+    if is_inference(path):
+        return JSONResponse({"error": str(error)}, status, sent)
+    text = f"{error.where}: {error.found}" if error.where else error.found
+    content = json.dumps(describe_problem(status, text, error.hint), ensure_ascii=False).encode("utf-8", "replace")
+    return Response(content, status, sent, media_type=PROBLEM)

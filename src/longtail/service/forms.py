@@ -44,7 +44,7 @@ def parse_number(fields: dict[str, str], name: str, default: float, low: float, 
     except ValueError:
         value = float("nan")
     if not low <= value <= high:
-        found = f"{name} is not a number from {low:g} to {high:g}"
+        found = f"{name} is not a number from {low:,g} to {high:,.10g}"
         raise ServiceError(400, found, hint="Send another value, or leave it out")
     return value
 

@@ -11,7 +11,7 @@ from longtail import __version__
 from longtail.service.answers import MAX_K, PredictOptions, TextAnswer
 from longtail.service.api import JSON, Shared, answer_json, can_predict, encode
 from longtail.service.bodies import JsonRoute
-from longtail.service.errors import ServiceError
+from longtail.service.errors import INFERENCE, ServiceError
 from longtail.service.models import ServedModel
 from longtail.service.state import Service
 from longtail.tagger.prediction import DEFAULT_K
@@ -19,7 +19,7 @@ from longtail.tagger.prediction import DEFAULT_K
 _INPUT = {"name": "text", "datatype": "BYTES", "shape": [-1]}
 _OUTPUTS = [{"name": name, "datatype": kind, "shape": [-1, -1]} for name, kind in (("labels", "BYTES"), ("scores", "FP32"))]
 
-router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"], route_class=JsonRoute)
+router = APIRouter(prefix=INFERENCE, tags=["Open Inference Protocol"], route_class=JsonRoute)
 
 
 class InputTensor(BaseModel):

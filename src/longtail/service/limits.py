@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from longtail.errors import LongtailError
-from longtail.service.errors import NoToken, ServiceError, answer_error, make_problem
+from longtail.service.errors import NoToken, ServiceError, answer_error
 from longtail.service.metrics import Metrics
 from longtail.service.settings import ServiceSettings, split_list
 from longtail.service.tokens import find_scopes
@@ -57,7 +57,9 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        start, status = time.monotonic(), 499  # the client has gone
+        start, status, method = time.monotonic(), 499, scope["method"]  # 499: the client has gone
+        if method == "HEAD":
+            scope = {**scope, "method": "GET"}  # the same answer, of which only the headers are sent
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -66,6 +68,8 @@ class Guard:
                 known = {name.lower() for name, _ in message["headers"]}
                 more = [(name, value) for name, value in _SECURITY_HEADERS if name not in known]
                 message = {**message, "headers": [*message["headers"], *more, (b"x-request-id", request_id.encode())]}
+            elif method == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
         self.n_open += 1
@@ -79,7 +83,7 @@ class Guard:
             seconds = time.monotonic() - start
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.request_seconds.labels(route).observe(seconds)
-            log.info("%s %s %s %.1f ms %s", scope["method"], route, status, 1e3 * seconds, request_id)
+            log.info("%s %s %s %.1f ms %s", method, route, status, 1e3 * seconds, request_id)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
         try:
@@ -91,7 +95,7 @@ class Guard:
                 raise NoToken  # before the body is read
             body = await self._read_body(scope, receive, headers)
         except LongtailError as error:
-            response = answer_error(error)
+            response = answer_error(error, scope["path"])
             response.headers["connection"] = "close"  # the rest of the body is not read
             await response(scope, receive, send)
             return
@@ -115,7 +119,7 @@ class Guard:
             await asyncio.wait({app, gone})
         failure = None if app.cancelled() else app.exception()
         if failure is not None and not started:
-            await _report(failure)(scope, receive, send)
+            await _report(failure, scope["path"])(scope, receive, send)
 
     def _check_origin(self, method: str, headers: dict[str, str]) -> None:
         """Refuse requests that a web page of somebody else sends through the browser of a user.
@@ -193,11 +197,12 @@ async def _wait_for_end(receive: Receive) -> None:
         pass
 
 
-def _report(error: BaseException) -> Response:
+def _report(error: BaseException, path: str) -> Response:
     """Log an error of the program, without what clients have sent, and return the answer."""
     if isinstance(error, LongtailError):
-        return answer_error(error)
+        return answer_error(error, path)
     places: list[Any] = traceback.extract_tb(error.__traceback__)[-5:]
     where = " < ".join(f"{place.filename}:{place.lineno}" for place in reversed(places))
     log.error("%s at %s", type(error).__name__, where)
-    return make_problem(500, "there was an error in the service", "The log of the service says where")
+    failure = ServiceError(500, "there was an error in the service", hint="The log of the service says where")
+    return answer_error(failure, path)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from longtail.errors import suggest
 from longtail.service.answers import MAX_K, MAX_WORDS
 
 Word = Annotated[str, Field(min_length=1, max_length=2000)]
@@ -22,7 +23,9 @@ class _Strict(BaseModel):
     def _refuse_unknown(cls, values: Any) -> Any:
         """Report one unknown field. Otherwise there would be an error for each of them, and a request may have millions."""
         if isinstance(values, dict) and (unknown := values.keys() - cls.model_fields.keys()):
-            raise PydanticCustomError("unknown", 'there is no field "{name}"', {"name": str(min(unknown))[:100]})
+            name = str(min(unknown))[:100]
+            hint = suggest(name, cls.model_fields)
+            raise PydanticCustomError("unknown", 'there is no field "{name}"', {"name": name, "hint": hint})
         return values
 
 

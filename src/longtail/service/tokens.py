@@ -23,8 +23,10 @@ def read_tokens(path: str | Path) -> dict[str, frozenset[str]]:
     tokens: dict[str, frozenset[str]] = {}
     try:
         lines = Path(path).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"the tokens cannot be read ({type(error).__name__})", where=str(path), hint=_EXAMPLE) from error
+    except OSError as error:
+        raise SettingError(f"the tokens cannot be read ({error.strerror})", where=str(path), hint=_EXAMPLE) from error
+    except UnicodeDecodeError as error:
+        raise SettingError("this is not a text file in UTF-8", where=str(path), hint=_EXAMPLE) from error
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
