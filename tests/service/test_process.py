@@ -17,7 +17,11 @@ import pytest
 
 from longtail import edit_labels
 from longtail.cli.main import main
+from longtail.errors import BundleError
+from longtail.service import app as app_module
 from longtail.service import server as server_module
+from longtail.service.server import open_socket
+from longtail.service.settings import ServiceSettings
 from service.processes import Process
 
 SETTINGS = ("patience=1.5", "watch=0", "deadline=20", "max_body=0.5")
@@ -162,6 +166,34 @@ def test_a_stop_answers_what_has_arrived(folder: Path) -> None:
     assert [answer.status_code for answer in answers] == [200] * 3
     with pytest.raises(OSError, match=r"refused"):
         server.connect()
+
+
+def test_a_port_in_use_is_reported_before_models_are_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app_module, "make_app", lambda *_: pytest.fail("models are loaded"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert main(["serve", str(folder), "--port", str(other.getsockname()[1])]) == 2
+    assert "Address already in use" in capsys.readouterr().err
+
+
+def test_nothing_listens_while_models_are_loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = []
+
+    def reserve(settings: ServiceSettings) -> socket.socket:
+        ports.append(open_socket(settings))
+        return ports[-1]
+
+    def load(*_: object) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(ports[0].getsockname()[:2], timeout=10)
+        raise BundleError("the model is damaged")
+
+    monkeypatch.setattr(server_module, "open_socket", reserve)
+    monkeypatch.setattr(app_module, "make_app", load)
+    with pytest.raises(BundleError, match="damaged"):
+        server_module.serve(folder, port=0)
+    assert ports[0].fileno() == -1  # closed
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,13 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
     from longtail.service.protocol import make_protocol
 
     allow_files(2 * (settings.max_waiting + MORE_REQUESTS))
-    app = make_app(settings, folders)
-    sock = open_socket(settings)
+    sock = open_socket(settings)  # before the models are loaded, which may take long: the port may be in use
+    try:
+        app = make_app(settings, folders)
+    except BaseException:
+        sock.close()
+        raise
+    sock.listen(_BACKLOG)
     config = uvicorn.Config(
         app,
         http=make_protocol(settings.patience),
@@ -68,7 +73,10 @@ def run_server(settings: ServiceSettings, folders: dict[str, Path], on_start: Ca
 
 
 def open_socket(settings: ServiceSettings) -> socket.socket:
-    """Listen on the address. With ``reuse_port``, other processes may listen on it, too; the kernel shares the clients."""
+    """Reserve the address; clients are refused until the socket listens.
+
+    With ``reuse_port``, other processes may listen on it, too; the kernel shares the clients.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio looks for TCP to set TCP_NODELAY
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,7 +90,6 @@ def open_socket(settings: ServiceSettings) -> socket.socket:
         sock.close()
         found = f"the service cannot listen on {settings.host}, port {settings.port} ({error.strerror})"
         raise SettingError(found, hint="Choose another --port or --host") from error
-    sock.listen(_BACKLOG)
     sock.set_inheritable(True)
     return sock
 
