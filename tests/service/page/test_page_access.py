@@ -172,8 +172,10 @@ def test_the_language_of_the_browser_is_used(open_page: Open, service: Service) 
 def test_a_token_is_asked_for_and_stays_in_memory(open_page: Open, tag: Tag) -> None:
     with run_service(token="secret") as guarded:
         page = open_page(guarded.url)
+        assert page.locator("#token-refused").is_hidden()
         page.fill("#token", "wrong")
         page.keyboard.press("Enter")
+        page.get_by_text("The service does not know this token.").wait_for()
         expect(page.locator("#token")).to_have_value("")  # asked again
         page.fill("#token", "secret")
         page.keyboard.press("Enter")

@@ -67,6 +67,18 @@ def test_a_label_without_training_texts_can_be_added(page: Any, tag: Tag) -> Non
     assert page.locator("#why").text_content() == "" and page.locator(".message").count() == 0
 
 
+def test_an_error_is_shown_in_the_dialog_in_which_it_happened(page: Any, tag: Tag) -> None:
+    tag(page)
+    problem = '{"detail": "4,000 texts wait already", "hint": "Try again later"}'
+    page.route("**/api/v1/labels?*", lambda route: route.fulfill(status=429, body=problem))
+    page.keyboard.press("/")
+    page.fill("#query", "harb")
+    message = page.locator("#picker .message.error")
+    message.get_by_text("4,000 texts wait already").wait_for()
+    message.get_by_role("button", name="Close").click()  # what is behind a dialog cannot be clicked
+    expect(message).to_have_count(0)
+
+
 def test_search_by_meaning(page: Any, tag: Tag) -> None:
     tag(page)
     page.keyboard.press("/")

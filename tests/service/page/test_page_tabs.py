@@ -83,6 +83,19 @@ def test_a_batch_is_cut_into_requests_and_can_be_cancelled(page: Any, service: S
     assert page.locator("#batch-start").is_enabled()
 
 
+def test_empty_cells_get_no_labels_and_columns_of_one_name_are_kept(page: Any) -> None:
+    page.click("#tab-batch")
+    content = "text,subject,subject\nharbour,one,two\n ,three,four\nships,five,six\n"
+    page.set_input_files("#batch-file", {"name": "books.csv", "mimeType": "", "buffer": content.encode()})
+    page.fill("#batch-count", "1")
+    page.click("#batch-start")
+    page.get_by_text("All 3 texts are done.").wait_for()
+    head, first, empty, last = csv.reader(download(page, "#batch-csv").splitlines())
+    assert head == ["text", "subject", "subject (3)", "label_1", "score_1"]
+    assert (first[1:3], last[1:3]) == (["one", "two"], ["five", "six"])
+    assert first[3] and last[3] and empty == [" ", "three", "four", "", ""]
+
+
 def test_requests_are_short(page: Any) -> None:
     cut = "import('./page/batch.js').then(({cutBatches}) => cutBatches(%s))"
     assert page.evaluate(cut % "Array(250).fill('x')") == [100, 200, 250]

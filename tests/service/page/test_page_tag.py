@@ -207,6 +207,34 @@ def test_files_are_read(name: str, content: str, text: str, page: Any, service: 
     assert page.locator("#records").is_visible() == name.startswith("two")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("mark.txt", "\ufeffDer Hafen für Schiffe".encode(), "Der Hafen für Schiffe"),
+        ("wide.txt", "Der Hafen für Schiffe".encode("utf-16"), "Der Hafen für Schiffe"),  # as spreadsheets export texts
+        ("old.html", "<meta charset=iso-8859-1><p>Häfen".encode("latin-1"), "Häfen"),
+    ],
+)
+def test_the_encoding_that_a_file_names_is_used(name: str, content: bytes, text: str, page: Any) -> None:
+    page.set_input_files("#file", {"name": name, "mimeType": "", "buffer": content})
+    page.wait_for_selector(".row[data-label-name]")
+    assert page.input_value("#text") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("old.csv", "text\nHäfen\n".encode("latin-1"), "old.csv is not a text in UTF-8."),
+        ("old.html", b"<meta charset=none><p>H\xe4fen", "old.html is not a text in UTF-8."),
+        ("book.pdf", b"%PDF-1.7\n\xe4\0\0", "book.pdf is not a text file."),
+    ],
+)
+def test_no_character_is_guessed(name: str, content: bytes, found: str, page: Any) -> None:
+    page.set_input_files("#file", {"name": name, "mimeType": "", "buffer": content})
+    page.get_by_text(found).wait_for()
+    assert page.input_value("#text") == ""
+
+
 def test_a_file_can_be_dropped_and_its_records_keep_their_decisions(page: Any) -> None:
     lines = "".join(json.dumps({"text": f"harbour number {i}"}) + "\n" for i in range(3))
     page.evaluate(

@@ -3,7 +3,7 @@
 let token = ""; // in the memory of this tab only
 let askForToken = async () => "";
 
-/** Set what asks the user for a token, if the service needs one. */
+/** Set what asks the user for a token, if the service needs one; its argument is whether the last one was refused. */
 export function onTokenNeeded(ask) {
   askForToken = ask;
 }
@@ -25,7 +25,7 @@ async function request(path, options = {}) {
   const response = await fetch(`api/v1/${path}`, { ...options, headers });
   if (response.ok) return response.json();
   if (response.status === 401) {
-    token = await askForToken();
+    token = await askForToken(Boolean(token));
     return request(path, options);
   }
   const problem = await response.json().catch(() => ({}));

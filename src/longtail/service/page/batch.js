@@ -91,8 +91,9 @@ async function run() {
   renderBatch();
   try {
     for (const end of cutBatches(texts)) {
-      const answer = await predictPatiently({ ...options, texts: texts.slice(results.length, end) }, current.signal);
-      results.push(...answer.results.map((one) => one.labels));
+      const part = texts.slice(results.length, end);
+      const answer = await predictPatiently({ ...options, texts: part }, current.signal);
+      results.push(...answer.results.map((one, i) => (part[i].trim() ? one.labels : []))); // a cell may be empty
       const minutes = ((Date.now() - started) / 60_000) * (texts.length / results.length - 1);
       setStatus(() => say("batch.running", { done: results.length, total: texts.length, n: Math.ceil(minutes) }));
     }

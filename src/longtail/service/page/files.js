@@ -7,13 +7,29 @@ const LIMIT = 100 * 1024 * 1024; // bytes; a browser holds a file several times
 /** Read a file: `{text}`, or for tables `{columns, rows}` with an object for each row. */
 export async function readFile(file) {
   if (file.size > LIMIT) throw new Error(say("file.large", { name: file.name }));
-  const content = (await file.text()).replace(/^\ufeff/, "");
+  const content = decode(await file.arrayBuffer(), file.name);
   const ending = file.name.toLowerCase().split(".").at(-1);
   if (["csv", "tsv"].includes(ending)) return readTable(content, file.name);
   if (["jsonl", "ndjson", "json"].includes(ending)) return readObjects(content, file.name);
   if (["html", "htm"].includes(ending)) return { text: readHtml(content) };
   if (content.includes("\0")) throw new Error(say("file.binary", { name: file.name }));
   return { text: content };
+}
+
+/** The text of a file: in UTF-8, or in the encoding that its byte order mark or HTML names. No character is guessed. */
+function decode(buffer, name) {
+  const bytes = new Uint8Array(buffer);
+  const start = String.fromCharCode(...bytes.subarray(0, 1024));
+  const wide = { "\xff\xfe": "utf-16le", "\xfe\xff": "utf-16be" }[start.slice(0, 2)];
+  const named = /\.html?$/i.test(name) ? start.match(/<meta[^>]*\bcharset\s*=\s*["']?\s*([\w-]+)/i)?.[1] : null;
+  for (const encoding of [wide ?? "utf-8", named].filter(Boolean)) {
+    try {
+      return new TextDecoder(encoding, { fatal: true }).decode(bytes); // without the byte order mark
+    } catch {
+      // it is another encoding, or one that the browser does not know
+    }
+  }
+  throw new Error(say(bytes.includes(0) ? "file.binary" : "file.encoding", { name }));
 }
 
 /** The text that a page shows. Scripts in it do not run. */
@@ -30,8 +46,18 @@ function readHtml(content) {
 function readTable(content, name) {
   const [header, ...rows] = parseCsv(content);
   if (!rows.length) throw new Error(say("file.empty", { name }));
-  const columns = header.map((title, i) => title.trim() || String(i + 1));
+  const columns = nameColumns(header);
   return { columns, rows: rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i] ?? ""]))) };
+}
+
+/** The titles of columns; those without one get their number, and so do those that repeat another, so that none is lost. */
+function nameColumns(header) {
+  const columns = [];
+  header.forEach((title, i) => {
+    const name = title.trim() || String(i + 1);
+    columns.push(columns.includes(name) ? `${name} (${i + 1})` : name);
+  });
+  return columns;
 }
 
 function readObjects(content, name) {

@@ -64,10 +64,11 @@ function ignoreOtherDrops() {
   }
 }
 
-/** Ask for the token of the service until one is given. */
-function askForToken() {
+/** Ask for the token of the service until one is given. @param refused Whether the service did not take the last one. */
+function askForToken(refused) {
   document.body.classList.remove("loading");
   byId("token").value = "";
+  byId("token-refused").hidden = !refused;
   openDialog(byId("token-dialog"));
   return new Promise((resolve) => {
     byId("token-dialog").addEventListener("close", () => resolve(byId("token").value.trim()), { once: true });

@@ -17,6 +17,7 @@ function show(kind, text, hint = "") {
     element("p", {}, text, hint && element("span", {}, hint)),
     close,
   );
+  (document.querySelector("dialog[open]") ?? document.body).append(byId("messages")); // what is outside of a dialog is inert
   byId("messages").replaceChildren(message);
   setTimeout(() => message.remove(), 1000 * SECONDS[kind]);
 }
