@@ -42,6 +42,7 @@ def test_texts_have_the_fields_of_the_training_data(tmp_path: Path) -> None:
     [
         ('{"text": "a", "accepted": "fruit"}', ":2:15", "not a list of label names"),
         ('{"text": "a", "rejected": [3]}', ":2:15", "not a list of label names"),
+        ('{"text": "a", "added": ["fruit", " "]}', ":2:15", '"added" has a label without a name'),
         ('{"text": "a"}', ":2:1", "no label was accepted"),
         ('{"accepted": ["fruit"]}', ":2:1", "text"),
         ('{"text": "a", "accepted": ["sea"], "rejected": ["sea"]}', ":2:36", "also accepted or added"),

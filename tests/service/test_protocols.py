@@ -231,6 +231,23 @@ def test_label_studio_annotations_are_feedback(client: Client, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("result", "status", "names"),
+    [
+        ([{"type": "relation", "from_id": "a"}, {"value": {"choices": ["sea"]}}], 201, ["sea"]),
+        ([{"value": {"choices": ["sea", " ", 3, ""], "taxonomy": [["art", "music"], [], "x"]}}], 201, ["music", "sea"]),
+        ([{"value": {"choices": 5}}, {"value": {"text": ["a remark"]}}, 7], 201, None),
+        ([], 201, None),
+        (5, 400, None),
+    ],
+)
+def test_annotations_with_other_parts(client: Client, tmp_path: Path, result: Any, status: int, names: list[str]) -> None:
+    event = {"action": "ANNOTATION_CREATED", "task": {"data": {"text": "a ship"}}, "annotation": {"result": result}}
+    assert client.post("/label-studio/topics/webhook", event).status_code == status
+    path = tmp_path / "feedback" / "topics.jsonl"
+    assert (json.loads(path.read_text())["accepted"] if path.exists() else None) == names
+
+
+@pytest.mark.parametrize(
     "config",
     [
         "<View>",

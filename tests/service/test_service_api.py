@@ -125,7 +125,7 @@ def test_bad_requests_are_problems(client: Client, body: dict[str, object], stat
         (b'{"texts": ["a"]}', "", "does not say that it is JSON", "Content-Type: application/json"),
         (b"[]", "application/json; charset=utf-8", "the request must be an object", "/openapi.json"),
         (b"", "application/json", "the request is missing", "/openapi.json"),
-        (b'{"text": "secret"}', "application/json", 'there is no field "text"', 'Did you mean "texts"?'),
+        (b'{"text": "secret"}', "application/json; charset=utf-8", 'there is no field "text"', 'Did you mean "texts"?'),
     ],
 )
 def test_a_request_that_cannot_be_read_says_why(client: Client, content: bytes, kind: str, detail: str, hint: str) -> None:
@@ -133,6 +133,12 @@ def test_a_request_that_cannot_be_read_says_why(client: Client, content: bytes, 
     problem = answer.json()
     assert answer.status_code == 422 and detail in problem["detail"] and hint in problem["hint"]
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"[" * 600_000, b'{"k": ' + b"9" * 5000 + b"}", b'{"texts": ["\xff"]}'])
+def test_json_that_cannot_be_parsed_is_no_error_of_the_service(client: Client, content: bytes) -> None:
+    answer = client.run(client.http.post("/api/v1/predict", content=content, headers={"content-type": "application/json"}))
+    assert answer.status_code == 400 and answer.json()["detail"] == "the request cannot be read as JSON"
 
 
 def test_addresses_and_values_that_do_not_exist_are_named(client: Client) -> None:
@@ -169,6 +175,7 @@ def test_errors_have_the_texts_of_the_library(client: Client, tagger: Tagger) ->
         ("melo", [("music", "Melodies")]),
         ("551", [("sea", "551")]),
         ("uit", []),
+        ("+", []),  # not the same as nothing
         ("m", [("metal", "metal"), ("music", "music")]),
     ],
 )
@@ -254,6 +261,7 @@ def test_feedback_is_what_update_learns_from(client: Client, folder: Path, tmp_p
         ({"accepted": []}, "no label was accepted"),
         ({"rejected": ["sea"]}, 'the label "sea" is rejected, but also'),
         ({"rejected": ["unknown"]}, 'there is no label "unknown"'),
+        ({"accepted": ["sea", " "]}, '"accepted" has a label without a name'),  # `update` would refuse the whole file
     ],
 )
 def test_feedback_that_says_nothing_or_contradicts_itself(

@@ -71,14 +71,15 @@ def read_feedback(feedback: str | Path | Iterable[Mapping[str, Any]], labels: La
 def _read_names(source: Source, record: Record, key: str) -> list[str]:
     """The label names of one key of a record."""
     names = record.values.get(key) or []
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         found = f'"{key}" is {name_type(names)}, not a list of label names'
         raise DataError(found, where=source.locate(record, key), hint=_EXAMPLE)
     return list(names)
 
 
 def check_verdicts(names: Mapping[str, list[str]], labels: Labels, locate: Callable[[str], str] | None = None) -> None:
-    """Raise an error if feedback says nothing, contradicts itself, or rejects a label that the tagger cannot have shown.
+    """Raise an error if feedback says nothing, contradicts itself, has a label without a name, or rejects a label that the
+    tagger cannot have shown.
 
     :param names: The labels that were accepted, rejected and added.
     :param labels: The labels of the tagger.
@@ -91,6 +92,9 @@ def check_verdicts(names: Mapping[str, list[str]], labels: Labels, locate: Calla
     if not any(names.values()):
         found = "no label was accepted, rejected or added"
         raise DataError(found, where=where(), hint=f"Leave texts without feedback out. {_EXAMPLE}")
+    for key, some in names.items():
+        if not all(map(str.strip, some)):
+            raise DataError(f'"{key}" has a label without a name', where=where(key), hint=_EXAMPLE)
     if both := {*names["accepted"], *names["added"]} & set(names["rejected"]):
         found = f'the label "{min(both)}" is rejected, but also accepted or added'
         raise DataError(found, where=where("rejected"), hint="Keep one of the two")

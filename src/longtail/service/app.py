@@ -112,7 +112,12 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
     """Answer a request for an address that does not exist, or does not take its method."""
     assert isinstance(error, HTTPException)
     found, hint, headers = str(error.detail), "See /openapi.json", dict(error.headers or {})
-    if error.status_code == 404:
+    if error.status_code == 400:  # what FastAPI raises if JSON cannot be parsed for another reason than its grammar
+        found, hint = (
+            "the request cannot be read as JSON",
+            "Send UTF-8, without deep nesting or numbers of thousands of digits",
+        )
+    elif error.status_code == 404:
         found = "there is no such address"
     elif error.status_code == 405:
         found = f"this address does not take {request.method}"

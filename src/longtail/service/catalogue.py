@@ -126,6 +126,8 @@ class LabelCatalogue:
         text, starts, owners, forms = self.index
         folded = fold_name(query).encode("utf-8", "replace")
         found: dict[int, str] = {}
+        if not folded and query.strip():
+            return []  # signs only, which no name is searched for
         for needle in (b"\n" + folded + b"\n", b"\n" + folded, b" " + folded) if folded else (b"\n",):
             at = text.find(needle)
             while at >= 0 and len(found) < limit:

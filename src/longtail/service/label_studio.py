@@ -133,17 +133,22 @@ def _find_text(task: LabelingTask, control: LabelControl | None) -> str:
 
 
 def _list_names(annotation: dict[str, Any]) -> Iterator[str]:
-    """Yield the labels of an annotation."""
-    for region in annotation.get("result") or ():
+    """Yield the labels of an annotation. Other parts of it, such as relations, have none."""
+    regions = annotation.get("result") or []
+    if not isinstance(regions, list):
+        raise ServiceError(400, "the annotation has no list of results", hint="Send the annotation as Label Studio does")
+    for region in regions:
         value = region.get("value") if isinstance(region, dict) else None
         if not isinstance(value, dict):
-            raise ServiceError(400, "the annotation has no values", hint="Send the annotation as Label Studio does")
-        for choice in value.get("choices") or ():
-            if isinstance(choice, str) and choice:
-                yield choice
-        for path in value.get("taxonomy") or ():
-            if isinstance(path, list) and path and isinstance(path[-1], str):
-                yield path[-1]
+            continue
+        paths = [path[-1:] for path in _as_list(value.get("taxonomy")) if isinstance(path, list)]
+        for name in [*_as_list(value.get("choices")), *(name for path in paths for name in path)]:
+            if isinstance(name, str) and name.strip():
+                yield name
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _get_version(model: ServedModel) -> str:
