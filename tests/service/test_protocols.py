@@ -294,6 +294,12 @@ def test_open_inference_protocol_errors(client: Client, change: dict[str, Any]) 
     assert list(client.get("/v2/models/other").json()) == ["error"]
 
 
+def test_open_inference_protocol_outputs_that_do_not_exist(client: Client) -> None:
+    given = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["ship"]}
+    answer = client.post("/v2/models/topics/infer", {"inputs": [given], "outputs": [{"name": "label"}]})
+    assert (answer.status_code, answer.json()["error"].partition(".")[0]) == (400, 'there is no output "label"')
+
+
 def test_all_errors_of_the_open_inference_protocol_have_its_form(make_client: Callable[..., Client]) -> None:
     client = make_client(max_body=0.001)
     large = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["ship " * 1000]}]}

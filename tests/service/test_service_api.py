@@ -82,6 +82,7 @@ def test_unknown_words_are_counted(client: Client) -> None:
         ({"texts": ["a"], "explain": 1}, 422, "explain must be true or false"),
         ({"texts": ["a"], "allow": [""]}, 422, "allow.0 must have at least 1 character"),
         ({"texts": ["a"], "allow": ["a"] * 1001}, 422, "allow must have at most 1,000 elements"),
+        ({"texts": ["a"], "allow": ["\ud800"]}, 422, "allow.0 has half of a character"),
         ({"texts": ["a"], "kk": 1}, 422, 'there is no field "kk"'),
         ({"texts": ["a"], "model": "no"}, 404, 'there is no model "no"'),
         ({"texts": ["a"], "target": "best"}, 400, "best"),

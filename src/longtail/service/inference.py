@@ -98,6 +98,11 @@ async def infer(request: InferRequest, service: Shared, name: str, version: str 
     texts = [text for text in given.data if isinstance(text, str)]
     if given.datatype != "BYTES" or len(texts) != len(given.data) or given.shape not in ([len(texts)], [len(texts), 1]):
         raise ServiceError(400, "the input is not a tensor of texts", hint="Send datatype BYTES, shape [n], and n strings")
+    wanted = {str(one.get("name")) for one in request.outputs or ()}
+    if unknown := wanted - {one["name"] for one in _OUTPUTS}:
+        raise ServiceError(
+            400, f'there is no output "{min(unknown)[:100]}"', hint="Ask for labels, scores, or leave outputs out"
+        )
     if not texts:
         raise ServiceError(400, "there are no texts", hint="Send at least one")
 
@@ -110,7 +115,6 @@ async def infer(request: InferRequest, service: Shared, name: str, version: str 
             {"name": "labels", "shape": shape, "datatype": "BYTES", "data": [name for row in labels for name in row]},
             {"name": "scores", "shape": shape, "datatype": "FP32", "data": [score for row in scores for score in row]},
         ]
-        wanted = {str(one.get("name")) for one in request.outputs or ()}
         found = {"model_name": model.name, "model_version": model.version, "outputs": outputs}
         if wanted:
             found["outputs"] = [one for one in outputs if one["name"] in wanted]

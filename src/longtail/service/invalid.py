@@ -13,6 +13,7 @@ _SEE = "See /openapi.json"
 _TYPES = {
     "missing": "is missing",
     "string_type": "must be a string",
+    "string_unicode": "has half of a character (a lone surrogate)",
     "list_type": "must be a list",
     "bool_type": "must be true or false",
     "dict_type": "must be an object",
