@@ -225,10 +225,11 @@ def test_the_card_of_a_model(client: Client, tagger: Tagger) -> None:
 
 
 def test_a_model_of_vectors_is_listed_but_reads_no_texts(
-    make_client: Callable[..., Client], vectors: longtail.Dataset, tmp_path: Path
+    make_client: Callable[..., Client], vectors: longtail.Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Tagger("ovr", threads=1).fit(vectors, progress=False).save(tmp_path / "vectors")
     client = make_client({"vectors": tmp_path / "vectors"})
+    assert "cannot predict" in caplog.text  # before anybody tries
     assert client.get("/api/v1/models").json()["models"][0]["reads"] == "vectors"
     answer = client.post("/api/v1/predict", {"texts": ["a"]})
     assert answer.status_code == 400 and "reads feature vectors" in answer.json()["detail"]

@@ -107,7 +107,11 @@ class ModelStore:
         """Load every model; an error if one of them cannot be loaded."""
         for name, folder in self.folders.items():
             self._seen[name] = _stamp(folder)  # before it is read, so that a change meanwhile is noticed
-            self._install(read_model(name, folder, self.threads))
+            self._install(model := read_model(name, folder, self.threads))
+            if not model.tagger.reads_texts:
+                log.warning(
+                    "the model %s reads feature vectors: the service shows its card and labels, but cannot predict", name
+                )
 
     def get(self, name: str | None = None) -> ServedModel:
         """Return a model."""
