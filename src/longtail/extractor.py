@@ -123,7 +123,7 @@ class FeatureExtractor(FeatureSettings):
         if any(settings[name] is None for name in chosen):
             self.features = words = self._make(TextFeatures)
             vectors = fit_vectors(words, inputs, progress)
-            if Y is not None and model is not None and model.tries_features(Y.shape[1]):
+            if Y is not None and model is not None and model.tries_features:
                 chosen, why = choose_features(
                     inputs, vectors, Y, words, names, self.train_on_names, model.fit_quick, self.seed
                 )

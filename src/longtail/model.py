@@ -219,7 +219,8 @@ class Model(Settings, ABC):
         """Settings of a quick version for trials on held-out training data; None: the method is too slow for trials."""
         return None
 
-    def tries_features(self, n_labels: int) -> bool:
+    @property
+    def tries_features(self) -> bool:
         """Whether a trial with quick versions of the method chooses settings of the features that are None."""
         return self.quick_settings is not None
 

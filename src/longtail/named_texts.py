@@ -12,6 +12,7 @@ from longtail.errors import BundleError
 from longtail.kernels import Ints
 from longtail.labelspace.names import NAMES, NameSamples
 from longtail.lazy_texts import join_texts
+from longtail.linear.centroid_trial import MAX_FEW_LABELS
 from longtail.linear.feature_trial import choose_names
 from longtail.model import Model
 from longtail.state import State, check_array, get_entry
@@ -30,7 +31,7 @@ class NamedTexts:
         """Append names if the settings of the model, or else the training data, say so."""
         settings = model.get_params()
         self.named, self.decisions, wanted = np.empty(0, np.int32), (), settings[NAMES]
-        if wanted is None and model.tries_features(Y.shape[1]):
+        if wanted is None and model.tries_features and Y.shape[1] > MAX_FEW_LABELS:  # few have samples enough
             wanted, why = choose_names(texts, Y, names, model.fit_quick, settings["seed"], settings["threads"])
             self.decisions = (why,)
         if not wanted:

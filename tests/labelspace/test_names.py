@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from longtail import Dataset, Labels, Tagger, load
+from longtail import Dataset, Labels, Tagger, load, named_texts
 from longtail.data.holdout import split_holdout
 from longtail.errors import SettingError
 from longtail.labelspace.names import append_labels, collect_names
-from longtail.linear import centroid_trial
 from longtail.linear.trial import Trial
 
 WORDS = [f"{a}{b}" for a in ("ra", "mo", "ti", "ku", "le", "so") for b in ("bin", "dar", "fel", "gos", "hum")]
@@ -89,7 +88,7 @@ def test_the_data_decides_to_train_on_names(method: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("method", ["aplc+encoder=bag", "secseq+encoder=bag", "lightattention"])
 def test_methods_that_read_texts_are_trained_on_names(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(centroid_trial, "MAX_FEW_LABELS", 100)
+    monkeypatch.setattr(named_texts, "MAX_FEW_LABELS", 100)
     data = make_titles(600)
     train, test = data.take(np.arange(500)), data.take(np.arange(500, 600))
     tagger = Tagger(method, threads=1, epochs=1, unseen=False).fit(train, progress=False)
@@ -105,8 +104,8 @@ def test_methods_that_read_texts_are_trained_on_names(method: str, tmp_path: Pat
     assert without.pipeline.decisions == () and not len(without.pipeline.named)
 
 
-def test_few_labels_need_no_trial_of_names() -> None:
-    tagger = Tagger("secseq", threads=1, epochs=1).fit(make_titles(300), progress=False)
+def test_few_labels_of_methods_that_read_texts_need_no_trial_of_names() -> None:
+    tagger = Tagger("secseq+encoder=bag", threads=1, epochs=1).fit(make_titles(300), progress=False)
     assert tagger.pipeline.decisions == () and not len(tagger.pipeline.named)
 
 

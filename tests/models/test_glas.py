@@ -239,7 +239,7 @@ def test_plan_depends_on_the_number_of_labels_and_samples() -> None:
 
 def test_score_meaning_depends_on_the_loss(toy: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Glas().score_meaning == "probability" and Glas(loss="softmax").score_meaning == "margin"  # before fit
-    few = fit_quick(toy)
+    few = fit_quick(toy, sparse_part=False)
     assert few.score_meaning == "probability" and 0 <= few.topk(toy[0], 8).scores.min() < 0.5
     best = few.topk(toy[0], 1).scores
     margin = few.index.topk(few._embed(toy[0]), 1).scores

@@ -73,8 +73,8 @@ def test_the_principal_space_is_that_of_the_singular_vectors() -> None:
     assert np.allclose(wide @ wide.T, np.diag([1, 1, 1, 0, 0]), atol=1e-4)
 
 
-def test_features_are_tried_with_many_labels_by_centroids() -> None:
-    assert Glas().tries_features(4097) and not Glas().tries_features(4096)
+def test_features_are_tried_by_centroids() -> None:
+    assert Glas().tries_features
     X, Y = make_toy()
     first = Glas().fit_quick(X, Y).topk(X, 1).ids[:, 0]
     assert np.mean([label in Y[[row]].indices for row, label in enumerate(first)]) > 0.9

@@ -102,8 +102,8 @@ def test_training_is_reproducible() -> None:
     assert np.array_equal(a.topk(X, 3).scores, b.topk(X, 3).scores)
 
 
-def test_it_is_on_with_many_labels_and_refused_without_effect() -> None:
-    assert [Glas().plan(9, n).sparse_part for n in (4096, 4097, 50_000, 50_001)] == [False, True, True, False]
+def test_it_is_on_up_to_a_limit_and_refused_without_effect() -> None:
+    assert [Glas().plan(9, n).sparse_part for n in (2, 4097, 50_000, 50_001)] == [True, True, True, False]
     assert not Glas(sparse_part=False).plan(9, 5000).sparse_part
     assert Glas.preset("paper")["sparse_part"] is False
     with pytest.raises(SettingError, match=r"sparse_part is true, which has no effect here\. It needs negatives=all"):

@@ -77,7 +77,7 @@ def test_the_tree_depends_on_the_number_of_labels() -> None:
     alone = LightAttention(sparse_part=False).plan(10_000, 24_575)
     assert not alone.sparse_part and 300 <= alone.beam * np.ceil(24_575 / 2**11) <= 500
     assert many.levels == 3 and most.levels == 4  # 8 children per node between two levels
-    assert LightAttention(negatives="static").plan(10_000, 596).beam == 16  # a quarter of 64 clusters
+    assert LightAttention(negatives="static", sparse_part=False).plan(10_000, 596).beam == 16  # a quarter of 64 clusters
     assert LightAttention(negatives="dynamic").plan(10_000, 10).negatives == "dynamic"
 
 

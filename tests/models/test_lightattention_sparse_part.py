@@ -67,14 +67,14 @@ def test_saved_and_allowed_labels(variant: dict[str, Any], train: Dataset, test:
 
 
 def test_a_model_that_was_saved_without_a_sparse_part_is_loaded_without(train: Dataset) -> None:
-    old = LightAttention(**SETTINGS, negatives="all").fit(train.texts, train.Y)
+    old = LightAttention(**SETTINGS, negatives="all", sparse_part=False).fit(train.texts, train.Y)
     assert old.sparse is None and not [name for name in old.state() if name.startswith("sparse")]
     assert LightAttention(**SETTINGS, sparse_part=True).restore(old.state()).sparse is None
 
 
 def test_a_model_without_a_sparse_part_scores_as_many_candidates_as_before(train: Dataset) -> None:
     """Models that were saved without one may have thousands of labels, and updates may add labels to a smaller one."""
-    old = LightAttention(**SETTINGS).fit(train.texts, train.Y)
+    old = LightAttention(**SETTINGS, sparse_part=False).fit(train.texts, train.Y)
     loaded = LightAttention(**SETTINGS).restore(old.state())
     loaded.n_seen = 10_000
     without, with_part = (LightAttention(sparse_part=each).plan(loaded.n_samples, 10_000) for each in (False, None))
@@ -113,8 +113,8 @@ def test_an_update_trains_it_and_adds_labels(train: Dataset) -> None:
 
 
 def test_the_number_of_labels_decides() -> None:
-    plans = [LightAttention().plan(9, n) for n in (4096, 4097, 50_000, 50_001)]
-    assert [plan.sparse_part for plan in plans] == [False, True, True, False]
-    assert plans[1].beam < plans[0].beam
+    plans = [LightAttention().plan(9, n) for n in (2, 4097, 50_000, 50_001)]
+    assert [plan.sparse_part for plan in plans] == [True, True, True, False]
+    assert plans[2].beam < LightAttention(sparse_part=False).plan(9, 50_000).beam
     for preset in ("paper", "attentionxml"):
         assert LightAttention.preset(preset)["sparse_part"] is False

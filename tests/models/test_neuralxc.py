@@ -275,7 +275,8 @@ def test_samples_unlike_the_training_data_are_novel(max_full_outputs: int, monke
 
 
 def test_scores_are_those_of_the_networks(toy: Data) -> None:
-    model = fit_quick(toy, encoder="12-6", label_encoder="5-4", regressor="7", latent_activation="tanh")
+    widths = {"encoder": "12-6", "label_encoder": "5-4", "regressor": "7"}
+    model = fit_quick(toy, **widths, latent_activation="tanh", sparse_part=False)
     best = model.topk(toy[0], 8)
     H = model.label_decoder(model.latent_regressor(model.autoencoder.encoder(toy[0])))
     vectors = model.index.state()["vectors"]

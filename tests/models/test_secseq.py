@@ -191,7 +191,7 @@ def test_labels_that_are_alike_have_codes_that_start_alike(embedding: str) -> No
 
 
 def test_trees_differ_and_their_scores_are_averaged(train: Dataset, test: Dataset) -> None:
-    settings = {**QUICK, "epochs": 2, "coding": "random"}
+    settings = {**QUICK, "epochs": 2, "coding": "random", "sparse_part": False}
     assert len(SecSeq(**settings).fit(read(train), train.Y).forest) == 3  # by default
     both = SecSeq(**settings, n_trees=2).fit(read(train), train.Y)
     alone = [

@@ -84,7 +84,7 @@ def test_its_weight_is_chosen_on_held_out_samples() -> None:
 
 
 def test_models_without_one_are_loaded_without() -> None:
-    old = SecSeq(**SETTINGS).fit(X, Y)
+    old = SecSeq(**SETTINGS, sparse_part=False).fit(X, Y)
     assert old.sparse is None and not [name for name in old.state() if name.startswith("sparse")]
     assert SecSeq(**SETTINGS, sparse_part=True).restore(old.state()).sparse is None
 

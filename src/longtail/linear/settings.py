@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longtail.linear.centroid_trial import MAX_FEW_LABELS
 from longtail.linear.solver import SOLVERS
 from longtail.settings import MAX_SEED, Settings, setting, settings
 
@@ -53,12 +52,12 @@ class SparsePartSettings(Settings):
 
     sparse_part: bool | None = setting(
         "Add a sparse linear part to the scores. Its weights start as the centroids of each label's samples and names. None:"
-        f" with {MAX_FEW_LABELS + 1:,} to {MAX_SPARSE_PART_LABELS:,} labels, where possible, if it raises the precision"
-        " on held-out samples.",
+        f" with up to {MAX_SPARSE_PART_LABELS:,} labels, where possible, unless the network alone has a higher precision on"
+        " held-out samples.",
         default=None,
         paper="false",
     )
 
     def wants_sparse_part(self, n_labels: int) -> bool:
         """Whether there is a sparse part with this number of labels that have samples, where it is possible."""
-        return MAX_FEW_LABELS < n_labels <= MAX_SPARSE_PART_LABELS if self.sparse_part is None else self.sparse_part
+        return n_labels <= MAX_SPARSE_PART_LABELS if self.sparse_part is None else self.sparse_part

@@ -49,9 +49,9 @@ class Glas(GlasSettings, CentroidTrial, Model):
     label bias, one drawn label per sample, margin loss against the other drawn labels, 1024 dimensions, λ 10, ρ 0.8, batches
     of 4096, up to 10 epochs). ``best`` depends on the number of labels. Up to 4,096: binary cross-entropy over all labels,
     label vectors that start at the centroids of their samples, E trained by plain SGD, averaged weights. Up to 50,000:
-    softmax over all labels, no ReLU, and E, too, starts from the centroids, trained by Adam; a sparse linear part is added
-    to the scores, as vectors of a few hundred dimensions cannot tell the rare words of thousands of labels apart. Above:
-    softmax over the labels of the batch.
+    softmax over all labels, no ReLU, and E, too, starts from the centroids, trained by Adam. Above: softmax over the labels
+    of the batch. Up to 50,000 labels, a sparse linear part is added to the scores: vectors of a few hundred dimensions cannot
+    tell rare words apart, and a network learns little from a few samples per label.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> Glas(dim=8, holdout=0).fit(X, Y).topk(X, k=1).ids.ravel().tolist()
@@ -189,7 +189,10 @@ class Glas(GlasSettings, CentroidTrial, Model):
         if self.unit_inputs:  # there are no biases then, so the length of φ(x) scales all contributions alike
             v = v / max(float(np.linalg.norm(mlp(x.data[None])[0])), _MIN_NORM)
         out = mlp.slopes(x.data, v)
-        return out if self.sparse is None else out + self.sparse.slopes(x, number)
+        if self.sparse is None:
+            return out
+        out += self.sparse.slopes(x, number)
+        return self.sparse.average_logits(out) if self.score_meaning == "probability" else out
 
     @property
     def _has_relu(self) -> bool:
