@@ -37,6 +37,11 @@ def test_texts_have_the_fields_of_the_training_data(tmp_path: Path) -> None:
     assert found.right.texts == ["Moby\x1ea whale"]
 
 
+def test_feedback_without_any_text_is_an_error_that_shows_the_format() -> None:
+    with pytest.raises(DataError, match=r'no line has a "text"\. Write one \{"text": "…", "accepted"'):
+        read_feedback([{"body": "red apple", "accepted": ["fruit"]}], LABELS, Layout(text=("text",)))
+
+
 @pytest.mark.parametrize(
     ("line", "place", "message"),
     [

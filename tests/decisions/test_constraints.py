@@ -106,6 +106,11 @@ def test_values_of_the_wrong_kind_are_refused() -> None:
     for values in ({"allow": "cats"}, {"deny": None}, {"required": [3]}, {"at_most_one": "cats"}, {"at_most_one": ["cats"]}):
         with pytest.raises(SettingError):
             Constraints(**values)  # type: ignore[arg-type]
+    for value in (3, None, {"cats": ["dogs"]}):
+        with pytest.raises(SettingError, match=r"at_most_one is .*Pass a list of groups"):
+            Constraints(at_most_one=value)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match=r'deny is .*Pass a list of labels: \["some label"\]'):
+        Constraints(deny={"cats": 1})  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="It must be true or false"):
         Constraints(with_parents="yes")  # type: ignore[arg-type]
 
@@ -141,7 +146,8 @@ def test_a_file_holds_everything(tmp_path: Path) -> None:
         ("[]", "no constraints"),
         ('{"alow": []}', 'Did you mean "allow"'),
         ("{", "not JSON"),
-        ('{"deny": "a"}', "deny is 'a'"),
+        ('{"deny": "a"}', r"rules\.json: deny is 'a'"),
+        ('{"at_most_one": 3}', r"rules\.json: at_most_one is 3"),
     ],
 )
 def test_a_file_with_errors_is_refused(tmp_path: Path, content: str, message: str) -> None:

@@ -120,6 +120,9 @@ def test_a_recall_that_the_candidates_cannot_reach_is_an_error_that_names_the_on
     assert find_recall_threshold(curve, reachable) == 0.0 or find_recall_threshold(curve, reachable) < 0.05
     with pytest.raises(SettingError):
         find_recall_threshold(curve, reachable + 0.01)
+    deeper = RiskCurve(**{**vars(curve), "n_labels": curve.n_labels * 50})  # 400 labels per text
+    with pytest.raises(SettingError, match=r"--k 1600$"):
+        find_recall_threshold(deeper, 0.95)
 
 
 def test_a_precision_that_the_samples_cannot_promise_is_an_error() -> None:

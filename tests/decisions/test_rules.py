@@ -100,6 +100,37 @@ def test_a_parent_without_samples_is_added() -> None:
     assert find([never], 3, np.array(NAMES) != "a", with_parents=True) == [[("a", 0.9), ("b", 0.9), ("c", 0.9)]]
 
 
+def test_a_required_label_comes_with_its_parents() -> None:
+    low = [0.3, 0.2, 0.1, 0.6, 0.9, 0.8]
+    assert find([low], 4, required=["c"], with_parents=True) == [[("e", 0.9), ("a", 0.6), ("b", 0.1), ("c", 0.1)]]
+    assert [name for name, _ in find([low], 1, required=["c"], with_parents=True)[0]] == ["a", "b", "c"]
+    assert [name for name, _ in find([low], 2, required=["c"], deny=["b"], with_parents=True)[0]] == ["a", "c"]
+
+
+def complete(sets: list[list[int]], scores: list[float], **constraints: Any) -> list[str]:
+    """The names of a set of labels after ``complete``."""
+    rules = combine_constraints(Labels(NAMES, parents=PARENTS), [Constraints(**constraints)])
+    assert rules is not None
+    found = rules.search(make_search([scores]), 1, max(len(rules.required), 1), np.ones(6, bool))
+    best = rules.complete(TopK(sets, np.take([*scores, -np.inf], sets)), found)
+    return [NAMES[i] for i in best.ids[0] if i != NO_LABEL]
+
+
+def test_sets_are_completed_by_required_labels_and_parents() -> None:
+    assert complete([[0, NO_LABEL]], ROW, required=["f"]) == ["a", "f"]
+    assert complete([[0, 5]], ROW, required=["f"]) == ["a", "f"]
+    assert complete([[NO_LABEL]], ROW, required=["c"], with_parents=True) == ["a", "b", "c"]
+    assert complete([[5, 2]], ROW, with_parents=True) == ["a", "b", "c", "e", "f"]
+    assert complete([[5, 2]], ROW, with_parents=True, deny=["b"]) == ["a", "c", "e", "f"]
+
+
+def test_a_required_label_excludes_others_before_a_set_is_completed() -> None:
+    rules = combine_constraints(Labels(NAMES), [Constraints(required=["d"], at_most_one=[["a", "d"]])])
+    assert rules is not None
+    best = rules.without_required().search(make_search([ROW]), 1, 2, np.ones(6, bool))
+    assert best.ids.tolist() == [[1, 2]]  # neither "a", which "d" excludes, nor "d" in place of a better label
+
+
 def solve(scores: list[float], k: int, rules: Constraints) -> list[tuple[str, float]]:
     """A slow computation, label by label, for scores without ties."""
     allowed = [n for n in NAMES if (rules.allow is None or n in rules.allow or n in rules.required) and n not in rules.deny]
@@ -129,11 +160,17 @@ def test_the_result_is_that_of_a_slow_computation(
     assert find([scores], k, allow=rules.allow, required=rules.required, at_most_one=groups) == [expected]
 
 
-@given(st.lists(st.integers(0, 9), min_size=6, max_size=6), st.integers(1, 6))
-def test_with_parents_every_label_comes_with_its_parents(values: list[int], k: int) -> None:
-    (found,) = find([[value / 10 for value in values]], k, with_parents=True)
+@given(
+    st.lists(st.integers(0, 9), min_size=6, max_size=6),
+    st.integers(1, 6),
+    st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
+)
+def test_with_parents_every_label_comes_with_its_parents(values: list[int], k: int, required: list[str]) -> None:
+    (found,) = find([[value / 10 for value in values]], k, required=required, with_parents=True)
     names = [name for name, _ in found]
-    assert len(found) == k and all(parent in names for name in names for parent in PARENTS[NAMES.index(name)])
+    assert len(found) >= k and set(required) <= set(names)
+    assert len(found) == k or required
+    assert all(parent in names for name in names for parent in PARENTS[NAMES.index(name)])
     assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
 
 

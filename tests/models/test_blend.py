@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import longtail
 from longtail import Dataset, Labels, Tagger
@@ -51,6 +52,25 @@ def test_the_weights_are_fitted_on_the_training_samples_if_there_are_too_few_to_
     blend = Blend(members="ovr, popularity").fit(few.X, few.Y)
     expected = Blend(members="ovr, popularity").fit(few.X, few.Y, valid=(few.X, few.Y))
     assert blend.weights.tolist() == expected.weights.tolist()
+
+
+def test_the_weights_do_not_know_how_many_held_out_samples_a_label_has(
+    vectors: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of samples of a label is evidence, so it would tell which labels of held-out samples are right."""
+    used: list[tuple[list[int], list[int]]] = []
+    fit_weights = Blend.fit_weights
+
+    def record(self: Blend, inputs: Any, Y: Any) -> None:
+        used.append((self.label_counts.tolist(), self.pipelines[0].label_counts.tolist()))
+        fit_weights(self, inputs, Y)
+
+    monkeypatch.setattr(Blend, "fit_weights", record)
+    X, Y = sp.vstack([vectors.X] * 30, format="csr"), sp.vstack([vectors.Y] * 30, format="csr")
+    blend = Blend(members="ovr, popularity").fit(X, Y)
+    ((given, of_members),) = used
+    assert given == of_members and sum(given) < Y.nnz
+    assert blend.label_counts.tolist() == np.bincount(Y.indices, minlength=Y.shape[1]).tolist()
 
 
 def test_an_accurate_member_gets_a_large_weight(train: Dataset, test: Dataset) -> None:

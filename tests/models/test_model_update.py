@@ -168,6 +168,28 @@ def test_labels_without_new_samples_keep_their_weights() -> None:
     assert not np.array_equal(model.W.toarray()[:, :2], before.W.toarray()[:, :2])
 
 
+def test_glas_keeps_the_vectors_of_labels_without_samples_at_hand() -> None:
+    model, (X, Y) = Glas(dim=32, epochs=15, **NETWORK).fit(*draw(300, 0)), draw(60, 1)
+    rows = np.flatnonzero(np.diff(Y[:, [0, 1]].indptr) * (np.diff(Y.indptr) == 1))
+    before = np.stack([model.index.get_vector(i) for i in range(N_LABELS)])
+    answers, rejected = sp.csr_array((1, N_LABELS), dtype=np.float32), sp.csr_array(np.eye(1, N_LABELS, 2, dtype=np.float32))
+    known = sp.vstack([sp.csr_array((len(rows), N_LABELS), dtype=np.float32), rejected], format="csr")
+    samples = sp.vstack([X[rows], X[:1]], format="csr"), sp.vstack([Y[rows], answers], format="csr")
+    model.update(*samples, known=known)  # new samples of 0 and 1, and a text for which 2 was rejected
+    after = np.stack([model.index.get_vector(i) for i in range(N_LABELS)])
+    moved = np.abs(after - before).max(axis=1) > 0
+    assert moved[0] and moved[2] and not moved[3:].any()
+
+
+def test_a_new_label_that_all_new_samples_have_is_not_predicted_for_everything(fitted: Model) -> None:
+    if not isinstance(fitted, NETWORKS):
+        pytest.skip("linear methods need old samples: the report of an update says so")
+    X, Y = draw_for(fitted, 60, 1, N_LABELS + 1)
+    with_new = np.flatnonzero(np.diff(Y[:, [N_LABELS]].indptr))
+    fitted.update(take_samples(X, with_new), Y[with_new])
+    assert (fitted.topk(draw_for(fitted, 300, 2)[0], 1).ids == N_LABELS).mean() < 0.1
+
+
 def test_nodes_that_no_new_sample_reaches_keep_their_weights() -> None:
     model, (X, _) = LabelTrees(C=1.0, fanout=4, n_trees=1, threads=1).fit(*draw(300, 0)), draw(60, 1)
     before, tree = model.trees[0].weights, model.trees[0].tree

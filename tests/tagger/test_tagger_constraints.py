@@ -52,6 +52,29 @@ def test_required_labels_and_parents_without_samples(tagger: Tagger) -> None:
     assert {tag.label for tag in first} == {"fruit", "goods"} and first[0].score == first[1].score
 
 
+@pytest.mark.parametrize("target", ["expected-f1", "micro-f1", "macro-f1", "count=2", "threshold=0.2"])
+@pytest.mark.parametrize("k", [None, 1, 3])
+def test_sets_have_the_required_labels_and_all_parents(tagger: Tagger, target: str, k: int | None) -> None:
+    parents = {"apples": {"fruit", "goods"}, "fruit": {"goods"}, "metal": {"goods"}}
+    rules = Constraints(required=["apples"], with_parents=True)
+    for row in names(tagger.predict(TEXTS, k, target=target, constraints=rules)):
+        assert {"apples", "fruit", "goods"} <= set(row)
+        assert all(parents.get(name, set()) <= set(row) for name in row)
+        assert k is None or len(row) <= max(k, 3)
+    for row in names(tagger.predict(TEXTS, k, target=target, constraints=Constraints(required=["sea"]))):
+        assert "sea" in row and (k is None or len(row) <= k)
+
+
+def test_a_required_label_does_not_end_the_search_for_labels_above_a_threshold() -> None:
+    names = [f"name{i}" for i in range(20)]
+    texts = [f"word{i} word{(i + 1) % 20}" for i in range(20)] * 5
+    labels = [names[1:]] * 95 + [names] * 5
+    tagger = Tagger("ovr", threads=1, min_df=1, unseen=False).fit(texts, labels)
+    (plain,) = tagger.predict(["word3 word4"], threshold=0.1)
+    (row,) = tagger.predict(["word3 word4"], threshold=0.1, constraints=Constraints(required=["name0"]))
+    assert len(plain) >= 19 and {tag.label for tag in row} == {tag.label for tag in plain} | {"name0"}
+
+
 def test_constraints_of_the_tagger_hold_for_everything(own: Tagger, train: Dataset) -> None:
     plain = own.predict_sets(TEXTS).toarray()
     own.constraints = Constraints(deny=["fruit"])

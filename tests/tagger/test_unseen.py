@@ -57,6 +57,28 @@ def test_an_added_label_is_predicted_where_its_name_occurs(tagger: Tagger) -> No
     assert "quinces" in {tagger.labels.names[i] for i in tagger.predict_sets([text]).indices}
 
 
+@pytest.mark.parametrize("change", ["add", "retire", "merge", "deny"])
+@pytest.mark.parametrize("keep", [True, False])
+def test_rules_for_sets_are_fitted_to_what_is_predicted(tagger: Tagger, data: Dataset, change: str, keep: bool) -> None:
+    editor = LabelEditor(tagger)
+    match change:
+        case "add":
+            editor.add(["sugar", "cream"])  # words of many texts that are not about them
+        case "retire":
+            editor.retire("apples")
+        case "merge":
+            editor.merge(["apples", "pears"], into="pears")
+        case _:
+            tagger.constraints = Constraints(deny=["apples"])
+    decisions = tagger.calibrate(data, keep_curve=keep).decisions
+    assert decisions.set_rules and decisions.precision
+    curve = decisions.set_rules.curve
+    for at in (40, 120, 185, 250):
+        sets = tagger.choose_sets(data, threshold=float(curve.thresholds[at]))
+        assert np.count_nonzero(sets.ids != NO_LABEL) == curve.n_labels[at]
+    assert tagger.evaluate(data).values["P@1"] == pytest.approx(decisions.precision.values["P@1"], abs=0.01)
+
+
 def test_other_names_and_descriptions_are_evidence(tagger: Tagger) -> None:
     new = Labels(("Cydonia", "Rosaceae", "Prunus"), alt_names=(("quinces",), (), ()), texts=("", "", "roses and quinces"))
     LabelEditor(tagger).add(new)

@@ -79,7 +79,7 @@ def choose_output(arguments: Namespace) -> str:
 def choose_k(tagger: Tagger, arguments: Namespace, constraints: list[Constraints]) -> int:
     """Return the largest number of labels per text; an error if a constraint names an unknown label."""
     rules = tagger.resolve(constraints)
-    return max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.required))
+    return max(min(arguments.k or DEFAULT_K, len(tagger.labels)), 0 if rules is None else len(rules.always))
 
 
 def report_counts(

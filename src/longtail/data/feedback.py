@@ -112,6 +112,8 @@ def _build(source: Source, records: list[Record], names: list[list[str]], labels
     layout = Layout(text=trained.text, categories=trained.categories, labels=("labels",))
     missing = {key for key in (*layout.text, *layout.categories) if all(key not in record.values for record in records)}
     if missing:  # plain texts
+        if all("text" not in record.values for record in records):
+            raise DataError('no line has a "text"', where=source.path, hint=_EXAMPLE)
         layout = replace(layout, text=("text",), categories=())
     return build_dataset(texts, layout, known=labels).align(labels)
 

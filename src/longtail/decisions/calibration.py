@@ -11,7 +11,7 @@ labels have too few samples for a curve each:
 4. another isotonic regression, which corrects what step 3 changed on average, shrunk to leaving it as it is.
 
 The rank of a label is no part of it: on held-out training data it gained nothing, and the probability of a label would
-depend on which other labels are allowed.
+depend on how many other labels are allowed. Only step 3 depends on the labels before it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fnmatch import translate
 from pathlib import Path
@@ -55,8 +55,8 @@ class Constraints:
     def __post_init__(self) -> None:
         for name in ("allow", "deny", "subtrees", "required"):
             object.__setattr__(self, name, _to_words(name, getattr(self, name)))
-        if isinstance(self.at_most_one, str):
-            raise SettingError(f'at_most_one is "{self.at_most_one}"', hint='Pass a list of groups: [["A", "B"]]')
+        if not _is_list(self.at_most_one):
+            raise SettingError(f"at_most_one is {self.at_most_one!r}", hint='Pass a list of groups: [["A", "B"]]')
         groups = tuple(_to_words("a group of at_most_one", group) for group in self.at_most_one)
         object.__setattr__(self, "at_most_one", groups)
         if not isinstance(self.with_parents, bool):
@@ -140,7 +140,10 @@ class Constraints:
         for name in values:
             if name not in known:
                 raise SettingError(f'there is no constraint "{name}"', where=where, hint=suggest(name, known))
-        return cls(**values)
+        try:
+            return cls(**values)
+        except SettingError as error:
+            raise SettingError(error.found, where=where, hint=error.hint) from error
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -228,12 +231,18 @@ def is_pattern(word: str) -> bool:
     return _WILDCARD.search(word) is not None
 
 
+def _is_list(words: Any) -> bool:
+    """Whether words are in a list or the like, and not one word or an object."""
+    return isinstance(words, Iterable) and not isinstance(words, str | Mapping)
+
+
 def _to_words(name: str, words: Any) -> tuple[str, ...] | None:
     """Convert a list of labels to a tuple."""
     if words is None and name in ("allow", "subtrees"):
         return None
-    if isinstance(words, str) or not isinstance(words, Iterable):
-        raise SettingError(f"{name} is {words!r}", hint=f"Pass a list of labels: [{words!r}]")
+    if not _is_list(words):
+        example = repr(words) if isinstance(words, str) else '"some label"'
+        raise SettingError(f"{name} is {words!r}", hint=f"Pass a list of labels: [{example}]")
     out = tuple(words)
     if wrong := [word for word in out if not isinstance(word, str)]:
         raise SettingError(f"{name} contains {wrong[0]!r}", hint="Labels are given by their names")

@@ -31,7 +31,7 @@ _GRID = np.concatenate([[0.0], 1 / (1 + np.exp(-_LOG_ODDS))]).astype(np.float32)
 _SHARES = (0.8, 0.1, 0.1)  # parts of δ that the sequences of tests for a precision get
 _STEP = 0.01  # in which the level that can be promised is searched
 _MORE_TEXTS = "Ask for less, or give more held-out texts: longtail calibrate MODEL VALID"
-_MORE_LABELS = "Ask for less, or choose from more labels per text: longtail calibrate MODEL VALID --k 200"
+_MIN_MORE, _MORE = 200, 4  # labels per text that an error proposes: at least as many, and as many times those there are
 
 Values = NDArray[np.float64]
 
@@ -126,7 +126,7 @@ def find_recall_threshold(curve: RiskCurve, level: float, delta: float = DELTA) 
         n_passed = int(np.argmax(np.append(p_values, 1.0) > delta))
         return float(curve.thresholds[n_passed - 1]) if n_passed else None
 
-    return _require(search, level, "recall", curve, _MORE_LABELS)
+    return _require(search, level, "recall", curve, _propose_more_labels(curve))
 
 
 def find_count_threshold(curve: RiskCurve, count: float) -> float:
@@ -134,7 +134,7 @@ def find_count_threshold(curve: RiskCurve, count: float) -> float:
     mean = curve.n_labels / curve.n_samples
     if mean[0] < count:
         found = f"count={count:g} is not possible: sets are chosen from {mean[0]:.3g} labels per text"
-        raise SettingError(found, hint=_MORE_LABELS)
+        raise SettingError(found, hint=_propose_more_labels(curve))
     return float(curve.thresholds[np.argmin(np.abs(mean - count))])
 
 
@@ -159,6 +159,12 @@ def compute_p_values(sums: Values, n: Values, alpha: float) -> Values:
     bentkus = np.e * binom.cdf(np.ceil(n * risk - 1e-9), n, alpha)
     p_values: Values = np.where(n > 0, np.minimum(np.minimum(hoeffding, bentkus), 1.0), 1.0)
     return p_values
+
+
+def _propose_more_labels(curve: RiskCurve) -> str:
+    """The hint of an error: sets are chosen from too few labels."""
+    k = max(_MIN_MORE, _MORE * round(curve.n_labels[0] / max(curve.n_samples, 1)))
+    return f"Ask for less, or choose from more labels per text: longtail calibrate MODEL VALID --k {k}"
 
 
 def _require(search: Callable[[float], float | None], level: float, name: str, curve: RiskCurve, hint: str) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from longtail.csr import make_indptr
 from longtail.data.hierarchy import Hierarchy
 from longtail.errors import SettingError
 from longtail.kernels import Bools, Longs, kernel
-from longtail.topk import NO_LABEL, TopK
+from longtail.topk import NO_LABEL, TopK, keep_labels
 
 # Finds the best labels of some samples: the rows of these samples, the number of labels, and which labels are allowed.
 Search = Callable[[Longs, int, Bools | None], TopK]
@@ -33,6 +34,7 @@ class LabelRules:
     required: Longs = field(default_factory=lambda: _NONE)  # ids, ascending
     groups: tuple[Longs, ...] = ()  # ids of labels that exclude each other
     hierarchy: Hierarchy | None = None  # if labels imply their parents
+    adds_required: bool = True  # otherwise, required labels are ranked by score, and only exclude others of their groups
 
     @property
     def n_labels(self) -> int:
@@ -74,26 +76,40 @@ class LabelRules:
                 found = f'"{names[both[0]]}" and "{names[both[1]]}" are both required, but exclude each other'
                 raise SettingError(found, hint="Take one of them out of required or out of the group")
 
-    def add_required(self, sets: TopK, found: TopK) -> TopK:
-        """Add the required labels to sets of labels.
+    @cached_property
+    def always(self) -> Longs:
+        """The labels that every sample gets, ids in ascending order: the required ones, and those that these imply."""
+        if self.hierarchy is None or not len(self.required):
+            return self.required
+        implied, mask = np.unique(self._list_ancestors(self.required).indices).astype(np.int64), self.mask
+        return implied if mask is None else implied[mask[implied]]
+
+    def without_required(self) -> LabelRules:
+        """Return rules for sets of labels before ``complete``: a required label must not take the place of another one."""
+        return replace(self, adds_required=False)
+
+    def complete(self, sets: TopK, found: TopK) -> TopK:
+        """Add the required labels to sets of labels, and the parents of all labels, which a set may lack.
 
         :param sets: The sets; rows end with ``NO_LABEL``.
         :param found: What ``search`` has found, with all required labels.
         """
-        wanted = np.isin(found.ids, self.required)
-        entries, more = np.nonzero(sets.ids != NO_LABEL), np.nonzero(wanted)
-        return rank_entries(
+        missing = np.isin(found.ids, self.required) & (found.ids[:, :, None] != sets.ids[:, None, :]).all(axis=2)
+        entries, more = np.nonzero(sets.ids != NO_LABEL), np.nonzero(missing)
+        best = rank_entries(
             np.concatenate([entries[0], more[0]]),
             np.concatenate([sets.ids[entries], found.ids[more]]),
             np.concatenate([sets.scores[entries], found.scores[more]]),
             (sets.n_samples, sets.k + len(self.required)),
             first=self.required,
         )
+        best = best if self.hierarchy is None else self._add_parents(best, None)
+        return keep_labels(best, best.ids != NO_LABEL)
 
     def search(self, search: Search, n_samples: int, k: int, seen: Bools) -> TopK:
         """Find the k best labels of each sample for which the rules hold.
 
-        There are more than k only if more are required. Rows with fewer labels are padded.
+        There are more than k only if more are required, or implied by those. Rows with fewer labels are padded.
 
         :param search: Finds the best labels without the rules.
         :param seen: [n_labels] Which labels the search can find: others are required or implied with the lowest score.
@@ -103,7 +119,7 @@ class LabelRules:
             return search(rows, k, self.mask)
         k = min(k, self.n_labels)
         best = self._search_exclusive(search, rows, k) if self.groups else search(rows, k, self.mask)
-        if len(self.required):
+        if len(self.required) and self.adds_required:
             best = self._add_required(search, best, k, seen)
         if self.hierarchy is not None:
             best = self._add_parents(best, k)
@@ -156,8 +172,11 @@ class LabelRules:
             first=self.required,
         )
 
-    def _add_parents(self, best: TopK, k: int) -> TopK:
-        """Add the ancestors of the labels that may be predicted, with the highest score of a label below them."""
+    def _add_parents(self, best: TopK, k: int | None) -> TopK:
+        """Add the ancestors of the labels that may be predicted, with the highest score of a label below them.
+
+        :param k: Labels per sample; None: all of them.
+        """
         assert self.hierarchy is not None
         rows, columns = np.nonzero(best.ids != NO_LABEL)
         labels, which = np.unique(best.ids[rows, columns], return_inverse=True)
@@ -167,8 +186,10 @@ class LabelRules:
         ids, scores = expanded.indices[keep], best.scores[rows, columns][entry]
         distinct, position = np.unique(ids, return_inverse=True)
         depth = np.diff(self._list_ancestors(distinct).indptr)[position]
-        shape = (best.n_samples, max(k, best.k))
-        return rank_entries(rows[entry], ids, scores, shape, first=self.required, depth=depth)
+        first = self.always if self.adds_required else _NONE
+        width = int(np.bincount(rows[entry], minlength=1).max()) if k is None else k
+        shape = (best.n_samples, max(width, best.k, len(first)))
+        return rank_entries(rows[entry], ids, scores, shape, first=first, depth=depth)
 
     def _list_ancestors(self, labels: NDArray[Any]) -> sp.csr_array:
         """[n, n_labels] Each label with its ancestors."""

@@ -206,7 +206,12 @@ def start_new_labels(
 
 
 def _fit_logistic(H: Tensor, has: Tensor, weights: Tensor, log_odds: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Minimise Σ w BCE(H v + b + offset, y) + ridge / 2 ‖v‖². has, weights: [n, n_labels]."""
+    """Minimise Σ w BCE(H v + b + offset, y) + ridge / 2 ‖v‖². has, weights: [n, n_labels].
+
+    If all samples have a label, as those of feedback may, its bias would grow without limit, and it would be predicted for
+    everything. So half a positive and half a negative sample at the mean are then added.
+    """
+    lacks_negatives = (weights * (1 - has)).sum(0) == 0
     share = ((weights * has).sum(0) + 0.5) / (weights.sum(0) + 1)
     offset = share.logit() - log_odds
     V = torch.zeros(len(log_odds), H.shape[1], device=H.device, requires_grad=True)
@@ -216,7 +221,10 @@ def _fit_logistic(H: Tensor, has: Tensor, weights: Tensor, log_odds: Tensor, rid
     def evaluate() -> Tensor:
         optimizer.zero_grad()
         z = H @ V.T + bias + offset
-        total: Tensor = (weights * (softplus(z) - has * z)).sum() + ridge / 2 * V.square().sum()
+        at_mean = bias + offset
+        total: Tensor = (weights * (softplus(z) - has * z)).sum()
+        total = total + (lacks_negatives * (softplus(at_mean) - at_mean / 2)).sum()
+        total = total + ridge / 2 * V.square().sum()
         total.backward()  # type: ignore[no-untyped-call]
         return total
 

@@ -75,14 +75,13 @@ class Decisions:
             precision = Precision.measure(held_out.topk, held_out)
             return cls(choose_threshold(held_out.topk, held_out.Y), precision=precision)
         calibration = fit_calibration(held_out.topk, held_out.Y, held_out.label_counts)
-        return cls(default_threshold, calibration, held_out.source).fit_rules(held_out)
+        calibrated = held_out._replace(topk=calibration.apply(held_out.topk, held_out.label_counts))
+        return cls(default_threshold, calibration, held_out.source).fit_rules(calibrated)
 
     def fit_rules(self, held_out: HeldOut) -> Self:
-        """Fit the rules for sets of labels, and the threshold. The calibration stays."""
-        assert self.calibration
-        calibrated = self.calibration.apply(held_out.topk, held_out.label_counts)
-        rules = fit_rules(calibrated, held_out.Y, held_out.label_counts)
-        precision = Precision.measure(calibrated, held_out)
+        """Fit the rules for sets of labels, and the threshold, to predictions with probabilities. The calibration stays."""
+        rules = fit_rules(held_out.topk, held_out.Y, held_out.label_counts)
+        precision = Precision.measure(held_out.topk, held_out)
         return replace(self, set_rules=rules, threshold=rules.micro, precision=precision)
 
     def about(self) -> dict[str, Any]:

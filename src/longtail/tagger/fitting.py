@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from longtail.data.dataset import Dataset
 from longtail.data.frames import is_tabular
@@ -15,7 +15,7 @@ from longtail.errors import DataError
 from longtail.features.word_vectors import check_word_vectors
 from longtail.labelspace.names import append_labels
 from longtail.model import Valid
-from longtail.pipeline import Pipeline
+from longtail.pipeline import Pipeline, join_topk
 from longtail.progress import Progress
 from longtail.sharding.cluster import Cluster
 from longtail.sharding.processes import Processes
@@ -23,9 +23,12 @@ from longtail.spec import TaggerSettings
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import prepare_data
-from longtail.tagger.register import Register
+from longtail.tagger.search import LabelSearch
 from longtail.tagger.unseen import UnseenLabels, fit_unseen
 from longtail.topk import HeldOut
+
+if TYPE_CHECKING:
+    from longtail.tagger.tagger import Tagger
 
 
 class FittedParts(NamedTuple):
@@ -99,19 +102,28 @@ def _fit_unseen(pipeline: Pipeline, settings: TaggerSettings, train: Dataset, de
     return fit_unseen(train.texts, train.Y, train.labels, vectors=settings.unseen_vectors, seed=seed)
 
 
-def fit_decisions(
-    pipeline: Pipeline, register: Register, decisions: Decisions, held_out: Valid, k: int | None, keep_curve: bool
-) -> Decisions:
+def fit_decisions(tagger: Tagger, held_out: Valid, k: int | None, keep_curve: bool) -> Decisions:
     """Fit the calibration again, and the rules for sets of labels; arguments as for ``Tagger.calibrate``.
 
-    :param decisions: What was fitted before.
-    :param held_out: Samples that the pipeline was not fitted on, and their labels.
+    The curve is about the outputs of the model. The rules are about what ``predict`` returns: without labels that are
+    retired or not allowed, with merged ones, and with those that are known by name only. Otherwise, what they promise would
+    hold for other predictions.
+
+    :param held_out: Samples that the tagger was not fitted on, and their labels.
     """
     inputs, Y = held_out
     if Y.shape[0] < MIN_SAMPLES:
         hint = f"Give at least {MIN_SAMPLES}, better some thousand"
         raise DataError(f"{Y.shape[0]} samples are too few to calibrate scores", hint=hint)
-    model, source = pipeline.model, f"{Y.shape[0]:,} samples given after training"
-    best = pipeline.topk(inputs, choose_depth(Y) if k is None else k)
-    predicted = HeldOut(best, register.unfold(Y, model.n_labels), model.label_counts, source)
-    return decisions.fit_rules(predicted) if keep_curve else Decisions.fit(predicted, model.default_threshold)
+    pipeline, register, decisions = tagger.pipeline, tagger.register, tagger.decisions
+    model, source, k = pipeline.model, f"{Y.shape[0]:,} samples given after training", choose_depth(Y) if k is None else k
+    if not keep_curve:
+        outputs = HeldOut(pipeline.topk(inputs, k), register.unfold(Y, model.n_labels), model.label_counts, source)
+        decisions = Decisions.fit(outputs, model.default_threshold)
+    search, rules = LabelSearch(model, register, decisions.calibration, tagger.unseen), tagger.resolve()
+    are_outputs = rules is None and search.names is None  # predict returns the outputs of the model
+    if decisions.calibration is None or (are_outputs and not keep_curve):
+        return decisions
+    free = None if rules is None else rules.without_required()
+    best = join_topk([search.topk(batch, k, free) for batch in pipeline.encode_batches(inputs)])
+    return decisions.fit_rules(HeldOut(best, register.fold(Y), register.fold_counts(model.label_counts), source))

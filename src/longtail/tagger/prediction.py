@@ -65,15 +65,19 @@ def find_best(
     if target is None and threshold is None:
         return tagger.topk(inputs, DEFAULT_K if k is None else k, constraints=constraints, raw=raw, **layout)
     sets = tagger.choose_sets(inputs, target, threshold=threshold, constraints=constraints, raw=raw, **layout)
-    return limit_sets(sets, k)
+    rules = tagger.resolve(constraints)
+    return limit_sets(sets, k, None if rules is None else rules.always)
 
 
 def choose_batch_sets(tagger: Tagger, batch: Encoded, target: Target, rules: LabelRules | None, raw: bool = False) -> TopK:
     """Choose the set of labels of each sample of a batch."""
     search, register = tagger.search, tagger.register
+    free = None if rules is None else rules.without_required()
 
     def find(k: int) -> TopK:
-        return search.topk(batch, k, rules, raw)
+        return search.topk(batch, k, free, raw)
 
     sets = find_sets(find, target, tagger.decisions.set_rules, register.fold_counts(tagger.model.label_counts))
-    return sets if rules is None or not len(rules.required) else rules.add_required(sets, find(len(rules.required)))
+    if rules is None or not (len(rules.required) or rules.hierarchy):
+        return sets
+    return rules.complete(sets, search.topk(batch, max(len(rules.required), 1), rules, raw))

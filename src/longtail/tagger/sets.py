@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from longtail.decisions.sets import DEFAULT_TARGET, SetRules, choose_sets
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
+from longtail.kernels import Longs
 from longtail.topk import NO_LABEL, TopK, find_above, keep_labels
 
 _DEPTH = 20  # labels per sample that sets are chosen from, if the tagger has no rules
@@ -55,8 +56,20 @@ def find_sets(
     return choose_sets(find(rules.depth if rules else _DEPTH), target, rules, label_counts)
 
 
-def limit_sets(sets: TopK, k: int | None) -> TopK:
-    """Keep at most the first k labels of each set; None: all."""
+def limit_sets(sets: TopK, k: int | None, always: Longs | None = None) -> TopK:
+    """Keep at most k labels of each set: the first ones, but none of those that every sample gets is left out.
+
+    :param k: The number; None: keep all.
+    :param always: The labels that every sample gets; if there are more than k, sets have more than k.
+
+    >>> limit_sets(TopK([[3, 1, 2]], [[0.9, 0.5, 0.2]]), 2, np.array([2])).ids.tolist()
+    [[3, 2]]
+    """
     if k is not None and k < 1:
         raise SettingError(f"k is {k!r}", hint="It must be a positive integer")
-    return sets if k is None else keep_labels(sets, (sets.ids != NO_LABEL) & (np.arange(sets.k) < k))
+    if k is None:
+        return sets
+    is_kept = np.isin(sets.ids, () if always is None else always)
+    is_other = (sets.ids != NO_LABEL) & ~is_kept
+    n_left = k - is_kept.sum(axis=1, keepdims=True)
+    return keep_labels(sets, is_kept | (is_other & (is_other.cumsum(axis=1) <= n_left)))

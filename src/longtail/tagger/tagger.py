@@ -233,7 +233,7 @@ class Tagger:
         if keep_curve and not self.calibration:
             raise SettingError("there is no calibration to keep", hint="Calibrate without --keep-curve first")
         held_out = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        self.decisions = fit_decisions(self.pipeline, self.register, self.decisions, held_out, k, keep_curve)
+        self.decisions = fit_decisions(self, held_out, k, keep_curve)
         return self
 
     def update(

@@ -140,11 +140,15 @@ class Blend(BlendSettings, Model):
         self.mentions = None
         if self.label_names and self.labels is not None and reads_texts:
             self.mentions = Mentions(self.labels.names, self.labels.alt_names).fit(inputs, known)
+        label_counts, n_labels = self.label_counts, self.n_labels
+        # The number of samples of a label is evidence. It must not include the samples that the weights are fitted to: of
+        # two labels with one other sample each, the one with the higher number would always be right.
+        self.label_counts = fitted = np.bincount(known.indices, minlength=n_labels).astype(np.int32)
         self.fit_weights(*(held_out or (X, Y)))  # too few samples to hold some out: those of the members
         if held_out is not None:
-            fitted = np.bincount(known.indices, minlength=self.n_labels)
             source = f"{held_out[1].shape[0]:,} samples that the weights of the members were fitted to"
             self._held_out = HeldOut(self._topk(held_out[0], self.n_candidates, None), held_out[1], fitted, source)
+        self.label_counts = label_counts
         if valid is None and self.refit:
             self.pipelines = [self._fit_member(spec, X, Y, None, progress) for spec in specs]
             if self.mentions is not None:

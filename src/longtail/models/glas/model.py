@@ -17,6 +17,7 @@ from longtail.features.mlp import Mlp
 from longtail.features.text import PUBLISHED_FEATURES
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Bools, Floats, Ints
+from longtail.labelspace.centroids import compute_log_odds
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.quantised import QuantisedTable
 from longtail.linear.sparse_part import SparsePart
@@ -126,7 +127,8 @@ class Glas(GlasSettings, CentroidTrial, Model):
         E = self.E.dequantise(np.arange(X.shape[1], dtype=np.int32))
         weights = GlasWeights(E, self.shift, self.W2, V, bias)
         samples = NewSamples.collect(X, Y, known, old, self.n_samples, PACES)
-        weights = continue_glas(samples, self, plan, weights, new, progress)
+        log_odds = compute_log_odds(counts, self.n_samples + X.shape[0])[new]
+        weights = continue_glas(samples, self, plan, weights, new, log_odds, progress)
         if self.sparse is not None:
             of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
             part = update_sparse_part(self.sparse, self.seen, of_part, self.seed, self.threads, progress)

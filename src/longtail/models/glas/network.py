@@ -133,10 +133,10 @@ class GlasNetwork(torch.nn.Module):
         self.bias.copy_(torch.from_numpy(weights.bias))
 
     @torch.no_grad()
-    def start_labels(self, labels: Ints, vectors: Tensor, bias: float) -> None:
-        """Set the vectors and the bias of new labels."""
+    def start_labels(self, labels: Ints, vectors: Tensor, bias: Tensor) -> None:
+        """Set the vectors [n, dim] and biases [n], or one bias, of new labels."""
         self._get_label_table()[labels] = vectors.to(self.bias.device)
-        self.bias[labels] = bias
+        self.bias[labels] = bias.to(self.bias)
 
     def _get_label_table(self) -> Tensor:
         V = self.label_matrix if self.label_table is None else self.label_table.weight

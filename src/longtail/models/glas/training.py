@@ -23,7 +23,7 @@ from longtail.models.glas.plan import DEFAULT_DIM, DEFAULT_HARDEST, GlasPlan
 from longtail.models.glas.regularisers import REGULARISERS, gravity_loss
 from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
-from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, train_further
+from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, start_new_labels, train_further
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.loop import train
 from longtail.nn.loop_plan import plan_loop
@@ -38,8 +38,9 @@ _OPTIMIZERS: dict[str, type[RowOptimizer]] = {"sgd": RowSgd, "adagrad": RowAdagr
 _SAMPLES_PER_BLOCK = 4096  # embedded at a time to initialise label vectors
 _MIN_PROBABILITY = 1e-9  # of drawing a label, so that its logarithm is finite
 _MIN_SAMPLES, _MAX_SHARE = 0.1, 0.5  # bounds of a label's frequency: samples, and share of all samples
-_ALONE = Pace(epochs=3, rate=0.1)
-PACES = Paces(replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=_ALONE, feedback=_ALONE)  # of updates
+PACES = Paces(  # of updates
+    replay=Pace(epochs=6, rate=0.5, new_share=0.5), alone=Pace(epochs=2, rate=0.03), feedback=Pace(epochs=3, rate=0.1)
+)
 
 
 class GlasTraining:
@@ -240,20 +241,26 @@ def fit_glas(
 
 
 def continue_glas(
-    samples: NewSamples, settings: GlasSettings, plan: GlasPlan, weights: GlasWeights, new: Ints, progress: Progress
+    samples: NewSamples,
+    settings: GlasSettings,
+    plan: GlasPlan,
+    weights: GlasWeights,
+    new: Ints,
+    log_odds: Floats,
+    progress: Progress,
 ) -> GlasWeights:
     """Continue to train a network on new and replayed samples.
 
     :param weights: Its weights, with rows of zeros for new labels.
-    :param new: The new labels. Their vectors start as in training, with the mean length of the others.
+    :param new: The new labels.
+    :param log_odds: Their log-odds among all samples [len(new)].
     """
     training = GlasTraining(samples.X, samples.Y, settings, replace(plan, init="random"), np.zeros_like(weights.E))
     net = training.net
     net.load(weights)
     if len(new):
-        known = np.setdiff1d(np.flatnonzero(np.abs(weights.V).sum(axis=1)), new)
-        norm = float(np.linalg.norm(weights.V[known], axis=1).mean())
-        net.start_labels(new, training.compute_directions()[new] * norm, float(weights.bias[known].mean()))
+        _start_labels(training, samples, weights, new, log_odds)
+    _keep_absent_labels(net, samples)
 
     def partial_loss(rows: Longs) -> Tensor:
         H = net.embed(samples.X[rows])
@@ -267,3 +274,38 @@ def continue_glas(
     with torch_threads(settings.threads):
         train_further(net, samples, divide_randomly(plan.batch), losses, training.build_optimizer(), settings, progress)
     return net.export()
+
+
+def _start_labels(training: GlasTraining, samples: NewSamples, weights: GlasWeights, new: Ints, log_odds: Floats) -> None:
+    """Start the vectors of new labels: at a logistic regression if scores are log-odds, otherwise as in training.
+
+    Vectors that start at the centroids, as all do in training, have no negative samples yet: they would be predicted too
+    often. Without a common scale of the scores, they get the mean length and bias of the other labels.
+    """
+    net, settings = training.net, training.settings
+    if training.plan.loss == "bce" and settings.label_bias and settings.weight_norm == "none":
+        rows = np.arange(samples.Y.shape[0])
+        vectors, bias = start_new_labels(samples, rows, lambda some: net.embed(samples.X[some]), new, log_odds)
+        net.start_labels(new, vectors, bias)
+        return
+    known = np.setdiff1d(np.flatnonzero(np.abs(weights.V).sum(axis=1)), new)
+    norm = float(np.linalg.norm(weights.V[known], axis=1).mean())
+    net.start_labels(new, training.compute_directions()[new] * norm, torch.tensor(weights.bias[known].mean()))
+
+
+def _keep_absent_labels(net: GlasNetwork, samples: NewSamples) -> None:
+    """Keep the vectors and biases of labels that no sample at hand has.
+
+    They would be forgotten: all samples at hand are negative ones. Those in a table stay anyway, since a step uses only the
+    labels of its samples.
+    """
+    if net.label_matrix is None:
+        return
+    is_present = np.zeros(samples.Y.shape[1], bool)
+    is_present[samples.Y.indices] = True
+    if samples.known is not None:
+        is_present[samples.known.indices] = True
+    kept = torch.from_numpy(is_present).to(net.bias)
+    net.label_matrix.register_hook(lambda slope: slope * kept[:, None])  # type: ignore[no-untyped-call]
+    if net.bias.requires_grad:
+        net.bias.register_hook(lambda slope: slope * kept)  # type: ignore[no-untyped-call]
