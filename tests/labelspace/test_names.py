@@ -105,7 +105,7 @@ def test_methods_that_read_texts_are_trained_on_names(method: str, tmp_path: Pat
 
 
 def test_few_labels_of_methods_that_read_texts_need_no_trial_of_names() -> None:
-    tagger = Tagger("secseq+encoder=bag", threads=1, epochs=1).fit(make_titles(300), progress=False)
+    tagger = Tagger("lightattention", threads=1, epochs=1).fit(make_titles(300), progress=False)
     assert tagger.pipeline.decisions == () and not len(tagger.pipeline.named)
 
 
