@@ -51,8 +51,8 @@ class Glas(GlasSettings, CentroidTrial, Model):
     of 4096, up to 10 epochs). ``best`` depends on the number of labels. Up to 4,096: binary cross-entropy over all labels,
     label vectors that start at the centroids of their samples, E trained by plain SGD, averaged weights. Up to 50,000:
     softmax over all labels, no ReLU, and E, too, starts from the centroids, trained by Adam. Above: softmax over the labels
-    of the batch. Up to 50,000 labels, a sparse linear part is added to the scores: vectors of a few hundred dimensions cannot
-    tell rare words apart, and a network learns little from a few samples per label.
+    of the batch. Up to 50,000 labels, a sparse linear part is added to the scores: vectors of a few hundred dimensions
+    cannot tell rare words apart, and a network learns little from a few samples per label.
 
     >>> X, Y = np.eye(4), np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     >>> Glas(dim=8, holdout=0).fit(X, Y).topk(X, k=1).ids.ravel().tolist()
