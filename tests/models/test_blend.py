@@ -205,10 +205,10 @@ def test_the_contribution_of_a_name_is_at_its_place(tmp_path: Path) -> None:
 
 def test_default_members_depend_on_the_data() -> None:
     blend = Blend()
-    for n_labels, members in ((4096, "plt, glas"), (4097, "plt+ngrams=2, plt+ngrams=1")):
+    for n_labels, members in ((4096, "plt, glas+sparse_part=false"), (4097, "plt+ngrams=2, plt+ngrams=1")):
         blend.n_seen = n_labels
         assert join_specs(blend.choose_members(reads_texts=True)) == members
-        assert join_specs(blend.choose_members(reads_texts=False)) == "plt, glas"
+        assert join_specs(blend.choose_members(reads_texts=False)) == "plt, glas+sparse_part=false"
 
 
 def test_a_member_that_does_not_propose_a_label_is_not_explained(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,8 +60,8 @@ class Blend(BlendSettings, Model):
     weights_meaning = "contribution of each part to the log-odds, through the scores of the members"
     presets: ClassVar = {
         "best": {},
-        "attention": {"members": "plt+dense=wordllama, lightattention+epochs=6"},
-        "minilm": {"members": "plt+dense=minilm, aplc:minilm-tuned, lightattention+epochs=6"},
+        "attention": {"members": "plt+dense=wordllama, lightattention+epochs=6+sparse_part=false"},
+        "minilm": {"members": "plt+dense=minilm, aplc:minilm-tuned, lightattention+epochs=6+sparse_part=false"},
     }
 
     can_shard = trains_network = True  # those members that can

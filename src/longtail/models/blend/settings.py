@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from longtail.settings import MAX_SEED, Settings, setting, settings
 
-FEW_LABELS_MEMBERS, MANY_LABELS_MEMBERS = "plt, glas", "plt+ngrams=2, plt+ngrams=1"
+# Members should differ: the sparse linear part of glas would make it more like plt.
+FEW_LABELS_MEMBERS, MANY_LABELS_MEMBERS = "plt, glas+sparse_part=false", "plt+ngrams=2, plt+ngrams=1"
 MANY_LABELS = 4096
 
 
