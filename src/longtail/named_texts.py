@@ -31,7 +31,7 @@ class NamedTexts:
         """Append names if the settings of the model, or else the training data, say so."""
         settings = model.get_params()
         self.named, self.decisions, wanted = np.empty(0, np.int32), (), settings[NAMES]
-        if wanted is None and model.tries_features and Y.shape[1] > MAX_FEW_LABELS:  # few have samples enough
+        if wanted is None and model.tries_features and Y.shape[1] > MAX_FEW_LABELS:
             wanted, why = choose_names(texts, Y, names, model.fit_quick, settings["seed"], settings["threads"])
             self.decisions = (why,)
         if not wanted:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from longtail.labelspace.centroids import Centroids
 
-MAX_FEW_LABELS = 4096  # up to this many labels, networks learn label vectors well from random ones
+MAX_FEW_LABELS = 4096  # up to this many labels, networks learn label vectors from random ones, and texts without names
 _NORM = 25.0  # of label vectors: with 10, frequent labels hide what the words say
 
 
