@@ -12,6 +12,7 @@ import torch
 from hypothesis import settings
 
 from longtail import Dataset, Labels
+from longtail.data.pydoc import build_pydoc
 from longtail.selection import plan
 from longtail.selection.profile import Profile, Terms
 
@@ -53,12 +54,25 @@ VECTORS = Profile(  # as bibtex is
 )
 
 
-LONG_FILES = ("test_readme.py", "test_examples.py", "test_sklearn.py", "test_docs.py")
+LONG_FILES = (
+    "test_readme.py",
+    "test_examples.py",
+    "test_model_update.py",
+    "test_neuralxc.py",
+    "test_ranks.py",
+    "test_strangers.py",
+    "test_secseq.py",
+    "test_plt.py",
+    "test_compare.py",
+    "test_lightattention.py",
+    "test_contract.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the files that take longest, so that no process waits for another one at the end."""
-    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    order = {name: i for i, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 def make_corpus(n_samples: int, seed: int) -> Dataset:
@@ -114,3 +128,16 @@ def corpora() -> Path:
     if not (folder / "bibtex").is_dir():
         pytest.skip(f"no corpora in {folder}; set LONGTAIL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def pydoc_part() -> Dataset:
+    """A random part of the built-in corpus."""
+    data = build_pydoc()
+    return data.take(np.random.default_rng(0).permutation(data.n_samples)[:1200])
+
+
+@pytest.fixture
+def small_pydoc(pydoc_part: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The built-in corpus is a random part of it, so that what trains on it takes seconds."""
+    monkeypatch.setattr("longtail.data.pydoc.build_pydoc", lambda: pydoc_part)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,14 @@ PRINTED = {
 }
 
 
+@pytest.mark.usefixtures("small_pydoc")
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.py")))
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, str(FOLDER / name)], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert all(word in done.stdout for word in PRINTED[name]) and not list(tmp_path.iterdir())
+def test_an_example_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a part of the built-in corpus."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    out = capsys.readouterr().out
+    assert all(word in out for word in PRINTED[name]) and not list(tmp_path.iterdir())
     assert f"`{name}`" in (FOLDER / "README.md").read_text()

@@ -14,7 +14,7 @@ import longtail
 from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger, TopK
 from longtail.errors import SettingError
 from longtail.tagger import unseen
-from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, fit_unseen, has_words, mix
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, fit_unseen, has_words, mix
 from longtail.topk import NO_LABEL
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -208,3 +208,26 @@ def test_mixing_returns_the_best_of_both(seed: int, k: int) -> None:
     best = sorted(zip([4, 1, 7, 8, 9], [*one, *other], strict=True), key=lambda pair: -pair[1])[:k]
     assert found.ids[0, : len(best)].tolist() == [label for label, _ in best]
     assert (found.ids[0, len(best) :] == NO_LABEL).all()
+
+
+def test_unused_labels_of_a_vocabulary_are_like_its_rare_ones() -> None:
+    """A mentioned frequent label is always right, a mentioned rare one seldom; and so is one that was never right."""
+    random = np.random.default_rng(0)
+    letters = ["".join(random.choice(list("abcdefghij"), 6)) for _ in range(500)]
+    frequent, rare = letters[:20], letters[20:]
+    texts, labels = [], []
+    for _ in range(1500):
+        common, seldom = random.choice(frequent), random.choice(rare)
+        texts.append(f"{common} {seldom} {' '.join(random.choice(FILLER, 4))}")
+        labels.append([common, seldom] if random.random() < 0.2 else [common])
+    data = Dataset.from_texts(texts, labels)
+    unused = sorted({*rare} - {*data.labels.names})
+    vocabulary = Labels((*data.labels.names, *unused))
+    scores = []
+    for names in (data.labels, vocabulary):
+        Y = data.align(names).Y
+        fitted = fit_unseen(data.texts, Y, names)
+        assert fitted is not None
+        index = UnseenNames(fitted, vocabulary, np.arange(data.n_labels, len(vocabulary), dtype=np.int32))
+        scores.append(np.mean([index.topk([f"of {name} today"], 1).scores[0, 0] for name in unused]))
+    assert scores[1] < 0.4 < 0.5 < scores[0]

@@ -4,6 +4,10 @@ How much a similar name means is learned from the labels that have samples: a na
 its label, so every label with samples shows how often texts with this evidence have a label of this name. The logistic
 regression over the evidence is therefore a probability on the same scale as calibrated scores, and the two are ranked
 together.
+
+If a vocabulary has many labels without samples, they are rare ones, and a rare label is seldom right even if a text mentions
+it. So the weights are fitted to labels that are as rare as Good and Turing expect labels without samples to be. A sample does
+not count for its own label: whether a label is one of those looked at must not depend on whether it is right.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ _N_FITTED = 2_000  # training texts whose labels are compared with names
 _N_SIMILAR, _N_RANDOM = 50, 20  # labels per text that the weights are fitted to
 _MAX_NAMES = 8_000  # labels with samples that the weights are fitted to
 _MIN_POSITIVES = 20  # pairs of a text and a label; with fewer, the weights are a guess
+_RARE = 2  # other texts that have a rare label
+_N_RARE = 100  # right pairs to fit the weights to; with fewer, labels that are less rare are added
 _MIN_EXPLAINED = 0.05  # share of the deviance; with less, names say too little about texts
 _PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
 _MAX_BLOCK = 256  # texts whose evidence is in memory at a time
@@ -128,7 +134,8 @@ def fit_unseen(
     :returns: None if names say too little about texts, as numbers do, or if there are too few samples.
     """
     random = np.random.default_rng(seed)
-    seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    seen = np.flatnonzero(counts).astype(np.int32)
     named = seen[[has_words(labels.names[i]) for i in seen]]
     if len(named) < 2:
         return None
@@ -136,17 +143,20 @@ def fit_unseen(
     order = random.permutation(len(texts))
     rarity = Rarity.count(SelectedTexts(texts, order[:_N_COUNTED]))
     index = NameIndex(labels, named, rarity, vectors)
-    evidence, hits = [], []
+    evidence, hits, others = [], [], []
     rows = order[:_N_FITTED]
     for part in (rows[block] for block in _split(len(rows), len(named))):
         compared = index.compare([texts[i] for i in part])
         pairs = _choose_pairs(compared, random)
         evidence.append(compared[pairs])
         hits.append(np.asarray(Y[part][:, named][pairs]).ravel() > 0)
-    found = np.concatenate(hits)
+        others.append(counts[named[pairs[1]]] - hits[-1])
+    found, n_others = np.concatenate(hits), np.concatenate(others)
+    is_rare = _find_rare(counts, n_others, found)
+    found = found[is_rare]
     if found.sum() < _MIN_POSITIVES or found.all():
         return None
-    columns = _expand(np.concatenate(evidence))
+    columns = _expand(np.concatenate(evidence)[is_rare])
     weights = fit_logistic(columns.astype(np.float64), found)
     log_odds = (columns @ weights[:-1] + weights[-1]).astype(np.float64)
     curve = Curve.fit(log_odds, found.astype(np.float64))
@@ -177,6 +187,35 @@ def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, 
     chosen = np.hstack([similar, random.integers(0, n_labels, (n, n_random))])
     keys = np.unique(np.arange(n)[:, None] * n_labels + chosen)
     return (keys // n_labels).astype(np.int32), (keys % n_labels).astype(np.int32)
+
+
+def _find_rare(counts: Ints, n_others: Ints, hits: Bools) -> Bools:
+    """Which pairs have a label that is as rare as a label without samples, but that other texts have.
+
+    :param counts: Samples of each label.
+    :param n_others: Samples of the label of each pair, without the text of the pair.
+    :param hits: Which pairs are right.
+    """
+    right = np.sort(n_others[hits & (n_others > 0)])
+    limit = max(_bound_rare(counts), right[:_N_RARE].max(initial=0))
+    return (n_others > 0) & (n_others <= limit)
+
+
+def _bound_rare(counts: Ints) -> int:
+    """Return how many samples the labels have at most that are as rare as those without samples.
+
+    By Good and Turing, a label without samples would have N1 / N0 of them in as many other texts, where N1 labels have one
+    sample and N0 labels none. So the bound is where the labels below it have that many on average.
+
+    >>> _bound_rare(np.array([0, 1, 1, 1, 3, 9, 50])), _bound_rare(np.array([1, 2, 9]))
+    (9, 9)
+    """
+    ordered = np.sort(counts[counts > 0])
+    n_without = np.count_nonzero(counts == 0)
+    if not n_without:
+        return int(ordered.max(initial=_RARE))
+    means = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
+    return int(ordered[means <= np.count_nonzero(counts == 1) / n_without].max(initial=_RARE))
 
 
 def _explains(log_odds: Doubles, hits: Bools, n_weights: int) -> bool:
