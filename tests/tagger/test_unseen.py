@@ -210,24 +210,20 @@ def test_mixing_returns_the_best_of_both(seed: int, k: int) -> None:
     assert (found.ids[0, len(best) :] == NO_LABEL).all()
 
 
-def test_unused_labels_of_a_vocabulary_are_like_its_rare_ones() -> None:
-    """A mentioned frequent label is always right, a mentioned rare one seldom; and so is one that was never right."""
+def test_unused_labels_of_a_vocabulary_are_right_as_seldom_as_rare_ones() -> None:
+    """15 % of the texts that mention a rare label have it; of those that mention one with samples, 27 %: it was selected."""
     random = np.random.default_rng(0)
-    letters = ["".join(random.choice(list("abcdefghij"), 6)) for _ in range(500)]
-    frequent, rare = letters[:20], letters[20:]
+    frequent, rare = np.split(np.array(["".join(random.choice(list("abcdefghij"), 6)) for _ in range(420)]), [20])
     texts, labels = [], []
-    for _ in range(1500):
-        common, seldom = random.choice(frequent), random.choice(rare)
+    for _ in range(2000):
+        common, seldom = str(random.choice(frequent)), str(random.choice(rare))
         texts.append(f"{common} {seldom} {' '.join(random.choice(FILLER, 4))}")
-        labels.append([common, seldom] if random.random() < 0.2 else [common])
+        labels.append([common, seldom] if random.random() < 0.15 else [common])
     data = Dataset.from_texts(texts, labels)
-    unused = sorted({*rare} - {*data.labels.names})
+    unused = sorted({*rare.tolist()} - {*data.labels.names})
     vocabulary = Labels((*data.labels.names, *unused))
-    scores = []
-    for names in (data.labels, vocabulary):
-        Y = data.align(names).Y
-        fitted = fit_unseen(data.texts, Y, names)
-        assert fitted is not None
-        index = UnseenNames(fitted, vocabulary, np.arange(data.n_labels, len(vocabulary), dtype=np.int32))
-        scores.append(np.mean([index.topk([f"of {name} today"], 1).scores[0, 0] for name in unused]))
-    assert scores[1] < 0.4 < 0.5 < scores[0]
+    fitted = fit_unseen(texts, data.align(vocabulary).Y, vocabulary)
+    assert fitted is not None
+    names = UnseenNames(fitted, vocabulary, np.arange(data.n_labels, len(vocabulary), dtype=np.int32))
+    best = names.topk([f"{random.choice(frequent)} {name} {' '.join(FILLER[:4])}" for name in unused], 1)
+    assert best.scores.mean() == pytest.approx(0.15, abs=0.05)

@@ -159,7 +159,7 @@ def fit_unseen(
     columns = _expand(np.concatenate(evidence)[is_rare])
     weights = fit_logistic(columns.astype(np.float64), found)
     log_odds = (columns @ weights[:-1] + weights[-1]).astype(np.float64)
-    curve = Curve.fit(log_odds, found.astype(np.float64))
+    curve = Curve.fit(log_odds, found.astype(np.float64), 1 / (1 + np.exp(-log_odds)))
     return UnseenLabels(rarity, vectors, weights, curve) if _explains(log_odds, found, len(weights)) else None
 
 
