@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from longtail.collapse import choose_samples, describe_collapse
 from longtail.csr import MAX_INT32
-from longtail.data.holdout import draw_holdout, find_sampled_labels, take_samples
+from longtail.data.holdout import draw_holdout, find_sampled_labels, take_held_out, take_samples
 from longtail.data.labels import Labels
 from longtail.errors import CollapseWarning, DataError, LongtailError, SettingError, suggest
 from longtail.extras import require
@@ -257,7 +257,7 @@ class Model(Settings, ABC):
         if self.n_names:
             fitted_rows = np.setdiff1d(np.arange(Y.shape[0]), rows)
             allowed = np.isin(np.arange(self.n_labels), find_sampled_labels(Y[fitted_rows], self.n_names))
-        return HeldOut(self.topk(take_samples(X, rows), k, allowed=allowed), Y[rows], fitted, source)
+        return HeldOut(self.topk(take_held_out(X, rows), k, allowed=allowed), Y[rows], fitted, source)
 
     def topk(self, X: Input, k: int = 5, *, allowed: Bools | None = None) -> TopK:
         """Return the k best labels of each sample; fewer if fewer labels have training samples.

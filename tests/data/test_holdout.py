@@ -17,28 +17,35 @@ def make_samples(n_samples: int) -> tuple[sp.csr_array, sp.csr_array]:
 
 
 def test_a_share_of_the_labelled_samples_is_held_out() -> None:
-    X, Y = make_samples(80)
-    X_train, Y_train, valid = split_holdout(X, Y, 0.1, seed=0)
-    assert valid is not None
-    X_valid, Y_valid = valid
-    assert X_valid.shape == (6, 80) and Y_valid.nnz == 6  # a tenth of 60; samples without labels are not held out
-    assert X_train.shape == (74, 80) and Y_train.shape == (74, 1)
-    assert sorted([*X_train.indices, *X_valid.indices]) == list(range(80))
-    assert X_train.indices.tolist() == sorted(X_train.indices)  # the order is kept
+    _, Y = make_samples(80)
+    train, Y_train, valid = split_holdout(np.arange(80), Y, 0.1, seed=0)
+    assert valid is not None and len(valid[0]) == 6  # a tenth of 60
+    assert valid[1].nnz == 6  # samples without labels are not held out
+    assert Y_train.shape == (74, 1) and sorted([*train, *valid[0]]) == list(range(80))
+    assert train.tolist() == sorted(train)  # the order is kept
 
 
 def test_the_rows_that_are_held_out_can_be_drawn_again() -> None:
-    X, Y = make_samples(80)
-    _, _, (X_valid, _) = split_holdout(X, Y, 0.1, seed=3)  # type: ignore[misc]
-    assert draw_holdout(Y, 0.1, seed=3).tolist() == X_valid.indices.tolist()
+    _, Y = make_samples(80)
+    _, _, (valid, _) = split_holdout(np.arange(80), Y, 0.1, seed=3)  # type: ignore[misc]
+    assert draw_holdout(Y, 0.1, seed=3).tolist() == valid.tolist()
+
+
+def test_features_that_only_held_out_samples_have_are_dropped() -> None:
+    """They are unknown to a model that is fitted to the others, as new words of new texts are."""
+    _, Y = make_samples(40)
+    X = sp.hstack([sp.eye_array(40), 2 * np.ones((40, 1))]).tocsr().astype(np.float32)
+    fitted, _, (valid, _) = split_holdout(X, Y, 0.2, seed=1)  # type: ignore[misc]
+    assert valid.indices.tolist() == [40] * len(valid.indptr[1:]) and (np.diff(fitted.indptr) == 2).all()
+    np.testing.assert_allclose(valid.data, np.sqrt(5), rtol=1e-6)
 
 
 def test_texts_are_split_like_matrices() -> None:
     X, Y = make_samples(40)
     texts = [str(i) for i in range(40)]
-    X_train, _, (X_valid, _) = split_holdout(X, Y, 0.2, seed=1)  # type: ignore[misc]
+    X_train, _, _ = split_holdout(X, Y, 0.2, seed=1)
     texts_train, _, (texts_valid, _) = split_holdout(texts, Y, 0.2, seed=1)  # type: ignore[misc]
-    assert texts_train == [str(i) for i in X_train.indices] and texts_valid == [str(i) for i in X_valid.indices]
+    assert texts_train == [str(i) for i in X_train.indices] and sorted(texts_train + texts_valid) == sorted(texts)
 
 
 def test_too_few_samples_are_not_split() -> None:

@@ -12,6 +12,7 @@ from longtail.csr import take_rows
 from longtail.kernels import Ints, Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
+_INDICES_PER_BLOCK = 1 << 24  # whose counts are in memory at a time
 
 
 def split_holdout(
@@ -25,13 +26,13 @@ def split_holdout(
     :param seed: Seed of the random choice.
     :param n_names: The last rows that are names of labels, not samples. They are not held out.
     :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Only samples with labels are
-        held out: the others cannot be scored.
+        held out: the others cannot be scored. Features that only they have are dropped, as those of new samples are.
     """
     held_out = draw_holdout(Y, share, seed, n_names=n_names)
     if not len(held_out):
         return X, Y, None
     rest = np.setdiff1d(np.arange(Y.shape[0]), held_out)
-    return take_samples(X, rest), Y[rest], (take_samples(X, held_out), Y[held_out])
+    return take_samples(X, rest), Y[rest], (take_held_out(X, held_out), Y[held_out])
 
 
 def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) -> Longs:
@@ -51,6 +52,38 @@ def find_sampled_labels(Y: sp.csr_array, n_names: int) -> Ints:
     [0, 1]
     """
     return np.unique(Y.indices[: Y.indptr[Y.shape[0] - n_names]]).astype(np.int32)
+
+
+def take_held_out(X: Any, rows: Longs) -> Any:
+    """Take samples that are held out as if they were new: without features that no other sample has.
+
+    >>> take_held_out(sp.csr_array([[3.0, 4.0], [1.0, 0.0]]), np.array([0])).toarray().tolist()
+    [[5.0, 0.0]]
+    """
+    held_out = take_samples(X, rows)
+    if not sp.issparse(X):
+        return held_out
+    n_others = -np.bincount(held_out.indices, minlength=X.shape[1])
+    for start in range(0, X.nnz, _INDICES_PER_BLOCK):
+        n_others += np.bincount(X.indices[start : start + _INDICES_PER_BLOCK], minlength=X.shape[1])
+    return drop_unseen_features(held_out, n_others > 0)
+
+
+def drop_unseen_features(X: sp.csr_array, seen: NDArray[np.bool_]) -> sp.csr_array:
+    """Drop the features that were not seen, as those of new samples are, and keep the length of each sample.
+
+    :param seen: Which features a model was fitted to.
+
+    >>> drop_unseen_features(sp.csr_array([[3.0, 4.0], [0.0, 1.0]]), np.array([True, False])).toarray().tolist()
+    [[5.0, 0.0], [0.0, 0.0]]
+    """
+    kept = X.copy()
+    kept.data *= seen[X.indices]
+    before, after = (np.sqrt((matrix * matrix).sum(axis=1)) for matrix in (X, kept))
+    factors = np.divide(before, after, out=np.zeros_like(before), where=after > 0)
+    kept.data *= np.repeat(factors, np.diff(X.indptr)).astype(X.dtype)
+    kept.eliminate_zeros()
+    return kept
 
 
 def take_samples(X: Any, rows: NDArray[Any]) -> Any:

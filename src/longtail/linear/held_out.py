@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import take_rows
-from longtail.data.holdout import MAX_HELD_OUT
-from longtail.features.normaliser import Normaliser
+from longtail.data.holdout import MAX_HELD_OUT, drop_unseen_features
 from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
@@ -56,7 +55,9 @@ def predict_by_part(
         return None
     fitted = take_rows(X, rows)
     model = fit(fitted, Y[rows])
-    best = model.topk(drop_unseen_features(X[held_out], fitted), k)
+    seen = np.zeros(X.shape[1], bool)
+    seen[fitted.indices] = True
+    best = model.topk(drop_unseen_features(X[held_out], seen), k)
     source = f"{len(held_out):,} training samples, predicted by a second model of {len(part):,} others"
     return HeldOut(best, Y[held_out], model.label_counts / np.sqrt(len(part) / n_samples), source)
 
@@ -70,21 +71,3 @@ def _split_rows(X: sp.csr_array, Y: sp.csr_array, share: float, seed: int) -> tu
     n_nonzeros = np.diff(X.indptr)[rest].cumsum()
     n_held_out = max(_MIN_HELD_OUT, int(np.searchsorted(n_nonzeros, _MAX_HELD_OUT_NONZEROS)))
     return np.sort(order[:n_fitted]), np.sort(rest[:n_held_out])
-
-
-def drop_unseen_features(X: sp.csr_array, fitted: sp.csr_array) -> sp.csr_array:
-    """Drop the features that no fitted sample has, as those of new samples are, and keep the length of each sample.
-
-    >>> X, fitted = sp.csr_array([[3.0, 4.0], [0.0, 1.0]]), sp.csr_array([[1.0, 0.0]])
-    >>> drop_unseen_features(X, fitted).toarray().tolist()
-    [[5.0, 0.0], [0.0, 0.0]]
-    """
-    seen = np.zeros(X.shape[1], bool)
-    seen[fitted.indices] = True
-    lengths = np.sqrt((X * X).sum(axis=1))
-    kept = X.copy()
-    kept.data *= seen[X.indices]
-    kept.eliminate_zeros()
-    out = Normaliser().transform(kept)
-    out.data *= np.repeat(lengths, np.diff(out.indptr)).astype(np.float32)
-    return out

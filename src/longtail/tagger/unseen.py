@@ -5,19 +5,20 @@ its label, so every label with samples shows how often texts with this evidence 
 regression over the evidence is therefore a probability on the same scale as calibrated scores, and the two are ranked
 together.
 
-If a vocabulary has many labels without samples, they are rare ones, and a rare label is seldom right even if a text mentions
-it. So the weights are fitted to labels that are as rare as Good and Turing expect labels without samples to be. A sample does
-not count for its own label: whether a label is one of those looked at must not depend on whether it is right.
+If a vocabulary has many labels without samples, they are rare, and a rare label is seldom right even if a text mentions it.
+So the weights are fitted to labels that are as rare as labels without samples are by Good and Turing. A sample does not
+count for its own label: whether a label is looked at must not depend on whether it is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from longtail.data.labels import Labels
 from longtail.decisions.calibration import Curve, Doubles
@@ -189,7 +190,7 @@ def _choose_pairs(compared: Floats, random: np.random.Generator) -> tuple[Ints, 
     return (keys // n_labels).astype(np.int32), (keys % n_labels).astype(np.int32)
 
 
-def _find_rare(counts: Ints, n_others: Ints, hits: Bools) -> Bools:
+def _find_rare(counts: NDArray[np.integer[Any]], n_others: NDArray[np.integer[Any]], hits: Bools) -> Bools:
     """Which pairs have a label that is as rare as a label without samples, but that other texts have.
 
     :param counts: Samples of each label.
@@ -198,10 +199,11 @@ def _find_rare(counts: Ints, n_others: Ints, hits: Bools) -> Bools:
     """
     right = np.sort(n_others[hits & (n_others > 0)])
     limit = max(_bound_rare(counts), right[:_N_RARE].max(initial=0))
-    return (n_others > 0) & (n_others <= limit)
+    out: Bools = (n_others > 0) & (n_others <= limit)
+    return out
 
 
-def _bound_rare(counts: Ints) -> int:
+def _bound_rare(counts: NDArray[np.integer[Any]]) -> int:
     """Return how many samples the labels have at most that are as rare as those without samples.
 
     By Good and Turing, a label without samples would have N1 / N0 of them in as many other texts, where N1 labels have one
