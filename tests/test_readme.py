@@ -84,7 +84,7 @@ def test_the_quick_demo_compares_and_explains_and_repeats_nothing(
     out = capsys.readouterr().out
     rows = re.findall(r"^\| [a-z:-]+ +\| +[\d.]+ .* – [\d.]+ \|$", out, re.MULTILINE)  # rows that end in an interval
     assert sorted(row.split()[1] for row in rows) == sorted(LINEAR_METHODS.split(","))
-    assert re.search(r"Draw\S* random", out) and re.search(r"1  size +\d.*random", out)
+    assert re.search(r"Draw\S* random", out) and re.search(r"1  \w+ +\d.*samples", out)
     assert "<svg" in (tmp_path / "demo" / "index.html").read_text()
     models = {path: path.stat().st_mtime_ns for path in (tmp_path / "demo" / "models").glob("*/manifest.json")}
     assert len(models) == len(rows)

@@ -184,7 +184,7 @@ def test_a_text_without_known_words_gets_predictions(train: Dataset) -> None:
 
 
 @pytest.mark.data
-def test_delicious_reaches_the_level_of_the_peers(corpora: Path) -> None:
-    train, test = (longtail.read(corpora / "delicious" / f"{side}.txt.xz") for side in ("train", "test"))
+def test_bibtex_reaches_the_level_of_the_peers(corpora: Path) -> None:
+    train, test = (longtail.read(next((corpora / "bibtex").glob(f"{side}.*"))) for side in ("train", "test"))
     values = Tagger("plt").fit(train).evaluate(test).values
-    assert values["P@1"] > 66.0 and values["P@3"] > 59.5 and values["P@5"] > 55.5
+    assert values["P@1"] > 63.0 and values["P@3"] > 39.0 and values["P@5"] > 28.5

@@ -16,7 +16,7 @@ from schemathesis.checks import (
 
 from service.conftest import Client
 
-EXAMPLES = 3  # of each operation and mode
+EXAMPLES = 2  # of each operation and mode
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -43,4 +43,4 @@ def test_answers_are_as_described(client: Client) -> None:
 
             with suppress(Unsatisfiable):  # an operation without parameters takes no wrong values
                 try_cases()
-    assert len(codes) > 75 and {*codes} >= {200, 400, 404, 422}
+    assert len(codes) > 50 and {*codes} >= {200, 400, 404, 422}
