@@ -53,6 +53,12 @@ def test_too_few_samples_are_not_split() -> None:
     assert split_holdout(X, Y, 0.1, seed=0) == (X, Y, None)
 
 
+def test_enough_samples_for_calibration_are_held_out_if_they_are_a_tenth() -> None:
+    Y = sp.csr_array(np.ones((400, 1), np.float32))
+    assert [len(draw_holdout(Y[:n], 0.05, seed=0)) for n in (9, 100, 250, 400)] == [0, 10, 20, 20]
+    assert not len(draw_holdout(Y, 0.0, seed=0))
+
+
 def test_the_number_of_held_out_samples_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holdout, "MAX_HELD_OUT", 5)
     _, _, valid = split_holdout(*make_samples(80), 0.5, seed=0)

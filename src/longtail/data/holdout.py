@@ -12,6 +12,7 @@ from longtail.csr import take_rows
 from longtail.kernels import Ints, Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
+_MIN_HELD_OUT = 20  # samples, if that is at most a tenth of them: enough for calibration
 _INDICES_PER_BLOCK = 1 << 24  # whose counts are in memory at a time
 
 
@@ -22,7 +23,8 @@ def split_holdout(
 
     :param X: Samples: a matrix [n_samples, ...] or a list of texts.
     :param Y: Their labels, [n_samples, n_labels].
-    :param share: Share of the samples to hold out, at most ``MAX_HELD_OUT`` samples.
+    :param share: Share of the samples to hold out, at most ``MAX_HELD_OUT`` samples, and at least 20 if that is at most a
+        tenth of them.
     :param seed: Seed of the random choice.
     :param n_names: The last rows that are names of labels, not samples. They are not held out.
     :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Only samples with labels are
@@ -38,7 +40,8 @@ def split_holdout(
 def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) -> Longs:
     """Return the rows that ``split_holdout`` holds out, ascending."""
     labelled = np.flatnonzero(np.diff(Y.indptr[: Y.shape[0] - n_names + 1]))
-    n = min(round(share * len(labelled)), MAX_HELD_OUT)
+    n = round(share * len(labelled))
+    n = min(max(n, min(_MIN_HELD_OUT, len(labelled) // 10)), MAX_HELD_OUT) if n else 0
     return np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
 
 
