@@ -57,10 +57,9 @@ take no seed: their values differ by some tenths from run to run.
 
 Recorded before names of labels were training texts, or with earlier networks, and to be recorded again: `blend` on Finna
 (English), on Debian packages and on manual pages, `blend:attention`, `blend:minilm`, `blend` with wordllama,
-`plt+dense=minilm` on Debian; `lightattention` on Debian, Reuters and manual pages, and `aplc` and `neuralxc` on Finnish
-Finna records, which have no sparse part there; `glas` on Finna records and `lightattention` on Gutenberg titles, whose
-sparse part was an earlier one; `secseq` on Gutenberg and Finnish Finna records, in 8 bits and without a sparse part. Most
-costs do not include calibration, which adds 0 to 14 %.
+`plt+dense=minilm` on Debian; `neuralxc` on Finnish Finna records, which has no sparse part there; `glas` on Finna records
+(English) and `lightattention` on Gutenberg titles, whose sparse part was an earlier one; `secseq` on Finnish Finna records,
+in 8 bits and without a sparse part. Most costs do not include calibration, which adds 0 to 14 %.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""
