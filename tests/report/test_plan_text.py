@@ -27,10 +27,10 @@ def test_better_methods_over_the_budget_are_named() -> None:
     said = explain_choice(make_plan(PACKAGES, Budget(5, 64), threads=1, machine=Machine()))
     assert said.startswith("Of the methods that fit, blend ranks first for such data (texts, enough samples")
     assert re.search(r": P@1 \d\d\.\d, \d\d\.\d on package descriptions and Reuters\. It takes about ", said)
-    assert "over the budget or not available: blend:attention (about 1" in said and "plt+dense=minilm" in said
+    assert "over the budget or not available: lightattention (about " in said and "plt+dense=minilm" in said
     assert "ovr" not in said
     given_time = explain_choice(make_plan(PACKAGES, Budget(500, 64), threads=1, machine=Machine()))
-    assert "blend:attention" in given_time and "not available" not in given_time
+    assert "lightattention ranks first" in given_time and "not available" not in given_time
 
 
 def test_a_budget_that_is_too_small_is_reported() -> None:

@@ -28,8 +28,8 @@ def plan(p: Profile, minutes: float = 10.0, memory: float = 64.0) -> Plan:
 @pytest.mark.parametrize(
     ("p", "minutes", "proposed"),
     [
-        (PACKAGES, 1000, BLEND_ATTENTION),  # the most accurate, given time
-        (PACKAGES, 12, DENSE_PLT),
+        (PACKAGES, 1000, "lightattention"),  # the most accurate, given time
+        (PACKAGES, 12, "lightattention"),
         (PACKAGES, 5, "blend"),
         (PACKAGES, 0.5, "ovr"),
         (replace(PACKAGES, n_labels=20_000), 60, "plt"),  # the recorded blend on Finna records did not learn from names
