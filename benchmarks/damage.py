@@ -52,7 +52,7 @@ SPECS = (  # every method, with the parts that a saved model can have
     f"lightattention+word_dim=4+hidden=4+negatives=dynamic+n_trees=2+max_leaf=2{_NETWORK}",
     f"secseq{_NETWORK}",
     f"secseq+depth=2+n_symbols=4+n_trees=2+sparse_part=true{_NETWORK}",
-    f"secseq+target=sequence+encoder=gru+width=8+layers=1+hidden=8+symbol_width=4+n_trees=2{_NETWORK}",
+    f"secseq+target=sequence+encoder=gru+width=8+layers=1+hidden=8+symbol_width=4+n_trees=2+beam=2{_NETWORK}",
     "blend+members=ovr, plt+fanout=2",
     f"ovr+dense={ENCODER}",
     f"secseq+target=sequence+decoding=samples+samples=4{_NETWORK}",

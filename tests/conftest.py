@@ -134,7 +134,7 @@ def corpora() -> Path:
 def pydoc_part() -> Dataset:
     """A random part of the built-in corpus."""
     data = build_pydoc()
-    return data.take(np.random.default_rng(0).permutation(data.n_samples)[:1200])
+    return data.take(np.random.default_rng(0).permutation(data.n_samples)[:800])
 
 
 @pytest.fixture
