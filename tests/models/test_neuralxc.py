@@ -186,11 +186,12 @@ def test_the_preset_is_the_paper() -> None:
 
 @pytest.mark.data
 def test_the_paper_collapses_on_bibtex_and_warns(corpora: Path) -> None:
-    """Within a few epochs it reaches 14.0 on test, the share of the most frequent label, and stays there."""
+    """Within a few epochs it reaches 14.0/9.3/7.2 on test, the label prior, and stays there."""
     train, test = (longtail.read(next((corpora / "bibtex").glob(f"{side}.*"))) for side in ("train", "test"))
     with pytest.warns(CollapseWarning, match="500 of 500 training samples get the same first label"):
-        tagger = Tagger("neuralxc", preset="paper", epochs=3, threads=1).fit(train)
-    assert tagger.evaluate(test).values["P@1"] == pytest.approx(14.0, abs=1)
+        tagger = Tagger("neuralxc", preset="paper", epochs=6, threads=1).fit(train)
+    values = tagger.evaluate(test).values
+    assert [values[f"P@{k}"] for k in (1, 3, 5)] == pytest.approx([14.0, 9.3, 7.2], abs=1)
 
 
 # The method

@@ -12,7 +12,7 @@ from longtail.csr import take_rows
 from longtail.kernels import Ints, Longs
 
 MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
-_MIN_HELD_OUT = 20  # samples, if that is at most a tenth of them: enough for calibration
+MIN_HELD_OUT = 20  # samples, if that is at most a tenth of all; with fewer, a calibration is a guess
 _INDICES_PER_BLOCK = 1 << 24  # whose counts are in memory at a time
 
 
@@ -41,7 +41,7 @@ def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) 
     """Return the rows that ``split_holdout`` holds out, ascending."""
     labelled = np.flatnonzero(np.diff(Y.indptr[: Y.shape[0] - n_names + 1]))
     n = round(share * len(labelled))
-    n = min(max(n, min(_MIN_HELD_OUT, len(labelled) // 10)), MAX_HELD_OUT) if n else 0
+    n = min(max(n, min(MIN_HELD_OUT, len(labelled) // 10)), MAX_HELD_OUT) if n else 0
     return np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
 
 

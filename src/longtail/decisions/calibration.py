@@ -24,13 +24,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from longtail.data.holdout import MIN_HELD_OUT
 from longtail.linear.logistic import fit_logistic
 from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_count, extract_part, refuse
 from longtail.topk import NO_LABEL, TopK, find_hits
 
 Doubles = NDArray[np.float64]
 
-MIN_SAMPLES = 20  # held-out samples; with fewer, a curve is a guess
+MIN_SAMPLES = MIN_HELD_OUT
 _RIDGE = 10.0  # of the weights that correct the shared curve
 _SLOPE_RIDGE = 0.1  # of the logistic curve over scores: only so that it exists
 _N_PRIOR = 100  # labels of samples that the prior of a curve counts as; a sample has 20 or more

@@ -32,7 +32,8 @@ class TrainingSettings(Settings):
         "Epochs without a better validation score before training stops. 0: never.", default=5, minimum=0
     )
     holdout: float = setting(
-        "Share of the training data that is held out for early stopping if no validation data is given. 0: none.",
+        "Share of the training data that is held out for early stopping if no validation data is given; at least 20 samples,"
+        " if that is at most a tenth. 0: none.",
         default=0.05,
         minimum=0,
         maximum=0.5,

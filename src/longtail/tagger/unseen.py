@@ -6,8 +6,8 @@ regression over the evidence is therefore a probability on the same scale as cal
 together.
 
 If a vocabulary has many labels without samples, they are rare, and a rare label is seldom right even if a text mentions it.
-So the weights are fitted to labels that are as rare as labels without samples are by Good and Turing. A sample does not
-count for its own label: whether a label is looked at must not depend on whether it is right.
+So the weights are fitted to labels that are about as rare, by the Good–Turing estimate. When a text is compared with a
+label, it is left out of the samples of that label: which labels are used must not depend on which are right.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def _find_rare(counts: NDArray[np.integer[Any]], n_others: NDArray[np.integer[An
 def _bound_rare(counts: NDArray[np.integer[Any]]) -> int:
     """Return how many samples the labels have at most that are as rare as those without samples.
 
-    By Good and Turing, a label without samples would have N1 / N0 of them in as many other texts, where N1 labels have one
-    sample and N0 labels none. So the bound is where the labels below it have that many on average.
+    By the Good–Turing estimate, a label without samples would have N1 / N0 samples in as many other texts, where N1 labels
+    have one sample and N0 labels none. The labels up to the bound have that many on average.
 
     >>> _bound_rare(np.array([0, 1, 1, 1, 3, 9, 50])), _bound_rare(np.array([1, 2, 9]))
     (9, 9)

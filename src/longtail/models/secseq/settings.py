@@ -216,7 +216,8 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
         "Epochs without a better validation score before training stops. 0: never.", default=5, paper="10", minimum=0
     )
     holdout: float = setting(
-        "Share of the training data held out for early stopping if no validation data is given.",
+        "Share of the training data held out for early stopping if no validation data is given; at least 20 samples, if that"
+        " is at most a tenth.",
         default=0.05,
         paper="0.1",
         minimum=0,
