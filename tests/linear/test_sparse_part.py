@@ -80,22 +80,51 @@ def test_random_samples_represent_all_that_are_not_near(n_near: int, n_others: i
     assert weights.sum() == pytest.approx(n_near + n_others)
 
 
-def test_slopes_add_up_to_the_score() -> None:
+@pytest.fixture(params=["labels", "clusters"])
+def is_clustered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Without and with scores of clusters, here of at most two labels."""
+    if request.param == "clusters":
+        monkeypatch.setattr("longtail.linear.sparse_training.LABELS_PER_BLOCK", 2)
+        monkeypatch.setattr("longtail.linear.sparse_training._MIN_LABELS_FOR_CLUSTERS", 1)
+    return bool(request.param == "clusters")
+
+
+def test_a_label_has_a_quarter_of_the_score_of_its_cluster_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classifier of a cluster is trained on all samples, with C = 1 and from 0."""
+    monkeypatch.setattr("longtail.linear.sparse_training.LABELS_PER_BLOCK", 2)
+    X, Y = draw()
+    without = fit_sparse_part(X, Y)
+    monkeypatch.setattr("longtail.linear.sparse_training._MIN_LABELS_FOR_CLUSTERS", 6)  # as many as have samples
+    part = fit_sparse_part(X, Y)
+    assert without.clusters is None and part.clusters is not None and part.cluster_of is not None
+    groups = [np.flatnonzero(part.cluster_of == cluster).tolist() for cluster in range(part.clusters.n_labels)]
+    assert len(groups) == 4 and max(len(set(group) - {2}) for group in groups) == 2
+    trainer = NodeTrainer("squared_hinge", C=1.0, eps=0.3, max_passes=100, prune=0.05, seed=0)
+    positives = [np.flatnonzero(Y[:, group].sum(axis=1)).astype(np.int32) for group in groups]
+    node = trainer.train(X, np.arange(30, dtype=np.int32), positives, np.ones(4, np.float32), 0)
+    margins = X[:, node.features] @ node.to_matrix().toarray() + node.bias
+    assert np.allclose(part.score(X) - without.score(X), 0.25 * 4 * margins[:, part.cluster_of], atol=1e-2)  # 16-bit weights
+    assert np.array_equal(part.drop_clusters().score(X), without.score(X))
+
+
+def test_slopes_add_up_to_the_score(is_clustered: bool) -> None:
     X, Y = draw()
     part = replace(fit_sparse_part(X, Y), scale=2.0)
+    empty = part.score(sp.csr_array((1, X.shape[1]), dtype=np.float32))[0]
+    assert (part.clusters is not None) == is_clustered
     for row in range(5):
         x = X[[row]]
         slopes = [float(x.data @ part.slopes(x, label)) for label in range(Y.shape[1])]
-        assert np.allclose(slopes + part.scale * part.bias, part.score(x)[0], atol=1e-4)
+        assert np.allclose(slopes + empty, part.score(x)[0], atol=1e-4)
 
 
-def test_the_state_restores_the_scores() -> None:
+def test_the_state_restores_the_scores(is_clustered: bool) -> None:
     X, Y = draw()
     seen = np.array([0, 1, 3, 4, 5, 6], np.int32)
     part = fit_sparse_part(X, Y).select_labels(seen)
     again = SparsePart.from_state(part.state(), *part.W.shape)
     assert np.array_equal(part.score(X), again.score(X))
-    assert part.state()["labels"].dtype == np.uint16
+    assert part.state()["labels"].dtype == np.uint16 and ("cluster_of" in part.state()) == is_clustered
     assert np.array_equal(again.spread_labels(seen, 7).score(X)[:, seen], part.score(X))
 
 
@@ -103,7 +132,7 @@ def collect(X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old_co
     return UpdateSamples.collect(X, Y, known, None, 30, old_counts)
 
 
-def test_an_update_adds_labels_and_trains_those_of_new_samples() -> None:
+def test_an_update_adds_labels_and_trains_those_of_new_samples(is_clustered: bool) -> None:
     X, Y = draw(60)
     first, then = np.arange(30), np.arange(30, 60)
     Y = sp.csr_array(np.hstack([Y.toarray()[:, :6], np.isin(np.arange(60), then[:5])[:, None]]).astype(np.float32))
@@ -116,6 +145,8 @@ def test_an_update_adds_labels_and_trains_those_of_new_samples() -> None:
     has = new.toarray()[:, 6] > 0
     assert more.score(X[then])[has, 6].mean() > more.score(X[then])[~has, 6].mean() + 1
     assert more.bias[2] == -4 and not more.W[:, [2]].nnz  # a label that never had samples
+    if part.clusters is not None and more.cluster_of is not None:  # a new label is where its samples score highest
+        assert more.cluster_of[6] == part.clusters.score(X[then][has]).mean(axis=0).argmax()
 
 
 def test_labels_that_are_not_known_are_not_trained() -> None:
@@ -154,3 +185,18 @@ def test_its_weight_is_chosen_on_held_out_samples(alone: float, with_4: float, w
 def test_its_weight_is_four_without_held_out_samples() -> None:
     part = choose_scale(replace(fit_sparse_part(*draw()), scale=3.0), None)
     assert part is not None and part.scale == 4
+
+
+@pytest.mark.parametrize(("without_clusters", "is_kept"), [(34.0, True), (35.5, True), (37.0, False)])
+def test_clusters_are_left_out_if_precision_is_higher_without(without_clusters: float, is_kept: bool) -> None:
+    """The standard error of the difference is 1."""
+    part, stream, half = fit_sparse_part(*draw()), io.StringIO(), np.repeat([5.0, -5.0], 50)
+    part = replace(part, clusters=part, cluster_of=np.zeros(part.n_labels, np.int32))
+
+    def validate(each: SparsePart | None) -> Doubles:
+        return np.full(100, 30.0) if each is None else (without_clusters - half if each.clusters is None else 35 + half)
+
+    chosen = choose_scale(part, validate, progress=Display(stream))
+    assert chosen is not None and (chosen.clusters is not None) == is_kept
+    with_part = "35.0 % with weight 4 and 7 clusters" if is_kept else f"{without_clusters:.1f} % with weight 4"
+    assert stream.getvalue() == f"sparse part: used; held-out precision 30.0 % without, {with_part}\n"

@@ -1,6 +1,6 @@
 """A sparse linear part of a score, added to that of a network: it tells the rare words of many labels apart.
 
-It is one linear classifier per label, trained by itself (``sparse_training.py``).
+It is one linear classifier per label, and one per cluster of labels, trained by themselves (``sparse_training.py``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from longtail.kernels import Floats, Ints, Longs, fast_kernel
-from longtail.state import MAX_WEIGHT, State, check_array, check_number
+from longtail.state import MAX_WEIGHT, State, check_array, check_number, extract_part
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SparsePart:
-    """Scores scale · (x W + bias) with a sparse matrix W. Nothing here knows what the other part of a score is.
+    """Scores scale · (x W + bias) with a sparse matrix W; with clusters, each label has the score of its cluster added.
+
+    Nothing here knows what the other part of a score is.
 
     >>> x, W = sp.csr_array(np.array([[1, 0]], np.float32)), sp.csr_array(np.array([[3, 0], [0, 3]], np.float32))
     >>> SparsePart(W, np.array([-1, -2], np.float32)).score(x).tolist()
@@ -30,6 +32,8 @@ class SparsePart:
     W: sp.csr_array  # [n_features, n_labels]
     bias: Floats  # [n_labels]
     scale: float = 1.0  # weight of this part in a sum with others
+    clusters: SparsePart | None = None  # scores of clusters of labels
+    cluster_of: Ints | None = None  # [n_labels] the cluster of each label
 
     @property
     def n_labels(self) -> int:
@@ -40,6 +44,8 @@ class SparsePart:
         """The scores of a block of samples [n, n_labels]. It is for the caller to keep the block small."""
         out: Floats = np.empty((X.shape[0], self.n_labels), np.float32)
         out[:] = self.bias
+        if self.clusters is not None:
+            out += self.clusters.score(X)[:, self.cluster_of]
         add_scores(X.indptr, X.indices, X.data, self.W.indptr, self.W.indices, self.W.data, out)
         if self.scale != 1:
             out *= np.float32(self.scale)
@@ -48,11 +54,13 @@ class SparsePart:
     def slopes(self, x: sp.csr_array, label: int) -> Doubles:
         """The weights of the features of one sample for a label [nnz]: Σ x · slopes is the score without the bias."""
         out = np.zeros(len(x.indices))
+        if self.clusters is not None and self.cluster_of is not None:
+            out += self.scale * self.clusters.slopes(x, int(self.cluster_of[label]))
         for position, feature in enumerate(x.indices):
             row = slice(self.W.indptr[feature], self.W.indptr[feature + 1])
             at = np.searchsorted(self.W.indices[row], label)
             if at < row.stop - row.start and self.W.indices[row][at] == label:
-                out[position] = self.scale * self.W.data[row][at]
+                out[position] += self.scale * self.W.data[row][at]
         return out
 
     def average_logits(self, sums: NDArray[Any]) -> NDArray[Any]:
@@ -64,22 +72,44 @@ class SparsePart:
 
     def select_labels(self, labels: Ints) -> SparsePart:
         """Keep only some labels, and number them in this order. Their weights are rounded as in a saved model."""
-        W = _sort(sp.csr_array(self.W[:, labels]))
-        return replace(self, W=sp.csr_array((_round(W.data), W.indices, W.indptr), W.shape), bias=self.bias[labels])
+        W, cluster_of = _sort(sp.csr_array(self.W[:, labels])), None if self.cluster_of is None else self.cluster_of[labels]
+        return replace(self, W=W, bias=self.bias[labels], cluster_of=cluster_of).round_weights()
+
+    def round_weights(self) -> SparsePart:
+        """The same part, rounded as in a saved model."""
+        W = self.W
+        return replace(self, W=sp.csr_array((W.data.astype(np.float16).astype(np.float32), W.indices, W.indptr), W.shape))
+
+    def drop_clusters(self) -> SparsePart:
+        """The same part, without the scores of clusters."""
+        return replace(self, clusters=None, cluster_of=None)
 
     def spread_labels(self, labels: Ints, n_labels: int) -> SparsePart:
         """The inverse of ``select_labels``: give the labels their former numbers. Others have a bias of minus infinity."""
         W = sp.csr_array((self.W.data.copy(), labels[self.W.indices], self.W.indptr), shape=(self.W.shape[0], n_labels))
         bias = np.full(n_labels, -np.inf, np.float32)
         bias[labels] = self.bias
-        return replace(self, W=_sort(W), bias=bias)
+        if self.cluster_of is None:
+            return replace(self, W=_sort(W), bias=bias)
+        cluster_of = np.zeros(n_labels, np.int32)
+        cluster_of[labels] = self.cluster_of
+        return replace(self, W=_sort(W), bias=bias, cluster_of=cluster_of)
 
     def state(self) -> State:
         """The arrays to save: weights as 16-bit floats, and numbers of labels in 16 bits if they fit."""
         labels = self.W.indices.astype(np.uint16 if self.n_labels <= 2**16 else np.int32)
         weights = self.W.data.astype(np.float16)
-        sums = {"bias": self.bias, "scale": np.array([self.scale])}
-        return {"starts": self.W.indptr, "labels": labels, "weights": weights, **sums}
+        out = {
+            "starts": self.W.indptr,
+            "labels": labels,
+            "weights": weights,
+            "bias": self.bias,
+            "scale": np.array([self.scale]),
+        }
+        if self.clusters is not None and self.cluster_of is not None:
+            out |= {f"clusters.{name}": array for name, array in self.clusters.state().items()}
+            out["cluster_of"] = self.cluster_of
+        return out
 
     @classmethod
     def from_state(cls, state: State, n_features: int, n_labels: int) -> SparsePart:
@@ -89,17 +119,19 @@ class SparsePart:
         starts = check_array(state, "starts", "i4 i8", (n_features + 1,), grows_to=len(labels)).astype(np.int32)
         W = sp.csr_array((weights, labels.astype(np.int32), starts), shape=(n_features, n_labels))
         scale = float(check_number(state, "scale", -MAX_WEIGHT, MAX_WEIGHT))
-        return cls(W, check_array(state, "bias", "f4", (n_labels,), finite=True), scale)
+        part = cls(W, check_array(state, "bias", "f4", (n_labels,), finite=True), scale)
+        if "cluster_of" not in state:
+            return part
+        n_clusters = len(check_array(state, "clusters.bias", "f4", (None,)))
+        of = check_array(state, "cluster_of", "i4", (n_labels,), minimum=0, maximum=n_clusters - 1)
+        return replace(
+            part, clusters=cls.from_state(extract_part(state, "clusters."), n_features, n_clusters), cluster_of=of
+        )
 
 
 def _sort(matrix: sp.csr_array) -> sp.csr_array:
     matrix.sort_indices()
     return matrix
-
-
-def _round(values: Floats) -> Floats:
-    out: Floats = values.astype(np.float16).astype(np.float32)
-    return out
 
 
 @fast_kernel

@@ -9,6 +9,9 @@ into clusters, and the classifiers of a cluster are trained on
 
 The weights start as the centroids of the labels' samples, and the regulariser keeps them near to these: a label with few
 samples stays near to its centroid, one with many is what its samples say.
+
+With many labels, each cluster has a classifier, too, which is trained on all samples. Its score is added to those of the
+cluster's labels: a label with two samples has little to learn from, but a sample of a similar label says that it is near.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ _NEAREST = 32  # clusters that a sample is a negative sample for
 _TERMS = 256  # features in the centroid of a label, the largest
 _START_NORM = 2.0  # of the weights of a label before training
 _C = 0.3  # weight of the loss against the regulariser
+_CLUSTERS_C = 1.0  # the same for clusters, which have more samples
+_CLUSTERS_SCALE = 0.25  # weight of the score of a cluster in that of its labels
+_MIN_LABELS_FOR_CLUSTERS = 4097  # with fewer labels, clusters are few and say little about a label
 _SAMPLES_PER_BLOCK = 1024  # whose similarities to all clusters are in memory at a time
 _LOGITS_PER_MARGIN = 4.0  # a margin of ±1 is about a probability of 0.98 or 0.02
 _SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
@@ -69,7 +75,28 @@ def fit_sparse_part(
             stage.advance()
     features, labels, values = (np.concatenate(each) for each in zip(*parts, strict=True))
     W = sp.coo_array((values * np.float32(_LOGITS_PER_MARGIN), (features, labels)), shape=(X.shape[1], Y.shape[1])).tocsr()
-    return SparsePart(W, bias * np.float32(_LOGITS_PER_MARGIN))
+    part = SparsePart(W, bias * np.float32(_LOGITS_PER_MARGIN))
+    if sum(map(len, clusters)) < _MIN_LABELS_FOR_CLUSTERS:
+        return part
+    has, cluster_of = _map_to_clusters(Y, clusters)
+    return replace(part, clusters=_fit_clusters(X, has, seed, threads, progress), cluster_of=cluster_of)
+
+
+def _fit_clusters(X: sp.csr_array, has: sp.csr_array, seed: int, threads: int | None, progress: Progress) -> SparsePart:
+    """Fit one classifier per cluster to all samples.
+
+    :param has: [n_samples, n_clusters] The clusters that samples have labels of.
+    """
+    samples_of, every = has.tocsc(), np.arange(X.shape[0], dtype=np.int32)
+    positives = [np.sort(get_column_rows(samples_of, cluster)) for cluster in range(has.shape[1])]
+    trainer = replace(_make_trainer(seed), C=_CLUSTERS_C)
+    with progress.stage("clusters of the sparse part", 1) as stage:
+        weights = trainer.train(X, every, positives, np.ones(has.shape[1], np.float32), 0, threads)
+        stage.advance()
+    matrix = weights.to_matrix().tocoo()
+    values, cells = matrix.data * np.float32(_LOGITS_PER_MARGIN), (weights.features[matrix.coords[0]], matrix.coords[1])
+    W = sp.coo_array((values, cells), shape=(X.shape[1], has.shape[1])).tocsr()
+    return SparsePart(W, weights.bias * np.float32(_LOGITS_PER_MARGIN), _CLUSTERS_SCALE).round_weights()
 
 
 def update_sparse_part(
@@ -80,12 +107,23 @@ def update_sparse_part(
     :param labels: The number that each label of the part has among all labels.
     :returns: A part with all labels. Those that never had samples have a bias of minus infinity.
     """
-    whole = part.spread_labels(labels, samples.Y.shape[1])
+    whole = _place_new_labels(part.spread_labels(labels, samples.Y.shape[1]), samples)
     W, bias = whole.W / np.float32(_LOGITS_PER_MARGIN), whole.bias / np.float32(_LOGITS_PER_MARGIN)
     changed = samples.find_changed_labels()
     changed = changed[np.isfinite(bias[changed]) | (np.bincount(samples.Y.indices, minlength=len(bias))[changed] > 0)]
     W, bias = update_labels(samples, changed, W, bias, _make_trainer(seed), threads, progress)
     return replace(whole, W=W * np.float32(_LOGITS_PER_MARGIN), bias=bias * np.float32(_LOGITS_PER_MARGIN))
+
+
+def _place_new_labels(part: SparsePart, samples: UpdateSamples) -> SparsePart:
+    """Put each label with its first samples into the cluster that these samples have the largest scores for."""
+    if part.clusters is None or part.cluster_of is None:
+        return part
+    cluster_of, samples_of = part.cluster_of.copy(), samples.Y.tocsc()
+    for label in np.flatnonzero(np.isneginf(part.bias) & (np.diff(samples_of.indptr) > 0)).tolist():
+        rows = get_column_rows(samples_of, label)[:_SAMPLES_PER_BLOCK]
+        cluster_of[label] = part.clusters.score(samples.X[rows]).mean(axis=0).argmax()
+    return replace(part, cluster_of=cluster_of)
 
 
 def choose_scale(
@@ -98,7 +136,8 @@ def choose_scale(
     """Choose the weight of a sparse part in the sum with the scores of a network.
 
     It is ``_SCALE``, unless the weight with the best precision on held-out samples gains more than its standard error: with
-    a few hundred samples, the best of several weights is mostly the luckiest.
+    a few hundred samples, the best of several weights is mostly the luckiest. By the same rule, the scores of clusters are
+    left out if precision is higher without them.
 
     :param validate: Returns the precision of the sum on each held-out sample, in percent; of the network alone for None.
         None: there are no such samples.
@@ -110,11 +149,17 @@ def choose_scale(
     found = {scale: validate(replace(part, scale=scale)) for scale in _SCALES}
     best = max(_SCALES, key=lambda scale: float(found[scale].mean()))
     chosen = best if _is_better(found[best], found[_SCALE]) else _SCALE
+    part, precision_with = replace(part, scale=chosen), found[chosen]
+    if part.clusters is not None and _is_better(without := validate(part.drop_clusters()), precision_with):
+        part, precision_with = part.drop_clusters(), without
     alone = validate(None)
-    use = not is_optional or not _is_better(alone, found[chosen])
-    precision = f"held-out precision {alone.mean():.1f} % without, {found[chosen].mean():.1f} % with weight {chosen:g}"
+    use = not is_optional or not _is_better(alone, precision_with)
+    clusters = "" if part.clusters is None else f" and {part.clusters.n_labels:,} clusters"
+    precision = (
+        f"held-out precision {alone.mean():.1f} % without, {precision_with.mean():.1f} % with weight {chosen:g}{clusters}"
+    )
     progress.say(f"sparse part: {'used' if use else 'not used'}; {precision}")
-    return replace(part, scale=chosen) if use else None
+    return part if use else None
 
 
 def _is_better(first: Doubles, second: Doubles) -> bool:
@@ -135,12 +180,21 @@ def _cluster_labels(centroids: sp.csr_array, counts: Longs, seed: int, threads: 
     return [np.sort(labels) for labels in clusters]
 
 
+def _map_to_clusters(Y: sp.csr_array, clusters: list[Ints]) -> tuple[sp.csr_array, Ints]:
+    """How many labels of each cluster a sample has [n_samples, n_clusters], and the cluster of each label [n_labels].
+
+    A label without samples is in no cluster. It gets the number 0, since it is never predicted.
+    """
+    labels, numbers = np.concatenate(clusters), np.repeat(np.arange(len(clusters)), [len(labels) for labels in clusters])
+    member = sp.coo_array((np.ones(len(labels), np.float32), (labels, numbers)), shape=(Y.shape[1], len(clusters)))
+    cluster_of = np.zeros(Y.shape[1], np.int32)
+    cluster_of[labels] = numbers
+    return sp.csr_array(Y @ member.tocsr()), cluster_of
+
+
 def _find_near_samples(X: sp.csr_array, Y: sp.csr_array, clusters: list[Ints]) -> list[Ints]:
     """The samples that have labels of each cluster, and those that it is one of the nearest clusters of."""
-    n = len(clusters)
-    labels, numbers = np.concatenate(clusters), np.repeat(np.arange(n), [len(labels) for labels in clusters])
-    member = sp.coo_array((np.ones(len(labels), np.float32), (labels, numbers)), shape=(Y.shape[1], n)).tocsr()
-    has = sp.csr_array(Y @ member)  # [n_samples, n_clusters]
+    n, (has, _) = len(clusters), _map_to_clusters(Y, clusters)
     centroids, nearest = pifa(X, has).T.tocsr(), min(_NEAREST, n)
     rows, columns = [np.repeat(np.arange(X.shape[0]), np.diff(has.indptr))], [has.indices]
     for start in range(0, X.shape[0], _SAMPLES_PER_BLOCK):
