@@ -99,8 +99,8 @@ def measure_clusters(name: str, n_samples: int | None, epochs: int | None, seed:
     import longtail
 
     train, held_out = split_corpus(name, n_samples, 0, test=n_samples is None)
-    tagger = longtail.Tagger("aplc", threads=1, seed=seed, epochs=epochs, proportions=proportions).fit(train)
-    values = tagger.evaluate(held_out).values
+    bag = longtail.Tagger("aplc", encoder="bag", threads=1, seed=seed, epochs=epochs, proportions=proportions)
+    values = bag.fit(train).evaluate(held_out).values
     return {metric: values[metric] for metric in ("P@1", "P@3", "P@5", "PSP@5")}
 
 

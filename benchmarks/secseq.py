@@ -5,7 +5,7 @@ are printed as they are measured; sequence networks are decoded in three ways. T
 here the decoder reads a bag of words, as in the variant RNN-M of mlc2seq, and has 256 hidden units in place of 1,024.
 
 ``--method "GRU, M = 1"`` is a small version of the whole network (128 hidden units, the first 100 word pieces). It takes
-hours and runs only if it is named. ``--slice N`` uses only the first N training and N / 4 test texts of larger corpora.
+hours and runs only if it is named. ``--slice N`` draws N training and N / 4 test texts of larger corpora.
 ``--parameters`` only prints how the output layer grows with the labels. ``--steps`` only compares a step of the decoder in
 numpy, which prediction uses, with one in torch.
 """
@@ -159,7 +159,7 @@ def main() -> None:
     methods = {**METHODS, **SLOW_METHODS}
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this corpus; may be repeated")
     parser.add_argument("--method", action="append", choices=methods, help="only this method; may be repeated")
-    parser.add_argument("--slice", type=int, metavar="N", help="only the first N training texts of larger corpora")
+    parser.add_argument("--slice", type=int, metavar="N", help="only N random training texts of larger corpora")
     parser.add_argument("--parameters", action="store_true", help="only the size of the output layer by number of labels")
     parser.add_argument("--steps", action="store_true", help="only the time of a decoder step, in numpy and in torch")
     given = parser.parse_args()
@@ -184,7 +184,7 @@ def main() -> None:
     latency = f"; ms per text: median of {N_SINGLE} texts, one by one, k = 5, tokenisation included"
     notes = [f"One thread, seed 0{latency if rows else ''}"]
     if given.slice:
-        notes.append(f"Of larger corpora, the first {given.slice:,} training and {given.slice // 4:,} test texts")
+        notes.append(f"Of larger corpora, {given.slice:,} random training and {given.slice // 4:,} random test texts")
     report({**({"SeCSeq": rows} if rows else {}), "Output layer": parameters}, notes, given.json)
 
 
