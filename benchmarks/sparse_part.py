@@ -1,4 +1,4 @@
-"""What a network and its sparse part give with many labels: the network alone, the sparse part alone, and both.
+"""What a network and its sparse part give with many labels: each alone, both, and both without the scores of clusters.
 
     python benchmarks/sparse_part.py gutenberg-lcsh --method glas --texts 12000
 
@@ -61,10 +61,14 @@ def measure(name: str, method: str, n_texts: int, epochs: int | None) -> list[Ro
     alone.sparse = None
     order = network.search.order if method == "aplc" else np.flatnonzero(network.label_counts)
     both, (plt, plt_seconds) = network.topk(T, K).ids, fit("plt")
+    without = copy(network)
+    without.sparse = part.drop_clusters()
     return [
         evaluate(f"{method} alone", alone.topk(T, K).ids),
         evaluate("sparse part alone", order[rank(part, T)]),
+        evaluate("sparse part alone, without clusters", order[rank(without.sparse, T)]),
         evaluate(f"both, s = {part.scale:g}", both, seconds),
+        evaluate("both, without clusters", without.topk(T, K).ids),
         evaluate("plt", plt.topk(T, K).ids, plt_seconds),
     ]
 
