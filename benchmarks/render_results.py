@@ -47,7 +47,8 @@ INTRODUCTION = """\
 
 Rendered by `python benchmarks/render_results.py` from [recipes](recipes.md): a name links to its recipe, and
 `longtail reproduce` checks it. Everything was trained on `train` and evaluated once on `test`, with one thread and seed 0,
-with default settings unless others are named. The best value of a column is bold. Costs were measured on a busy machine: CPU
+with default settings unless others are named. The best value of a column is bold. The spread is the largest minus the
+smallest P@1 / PSP@5 of three seeds (`longtail reproduce NAME --seeds 3`), where training takes less than five minutes. Costs were measured on a busy machine: CPU
 seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
@@ -144,6 +145,12 @@ def render_value(result: Result, name: str, best: Figures, decimals: int) -> str
     return f"**{value}**" if value == f"{best[name]:.{decimals}f}" else value
 
 
+def render_spread(result: Result) -> str:
+    """The spread of P@1 and of PSP@5 over seeds."""
+    spread = {} if isinstance(result, Peer) else result.spread
+    return " / ".join(f"{spread[name]:.2f}" for name in ("P@1", "PSP@5") if name in spread)
+
+
 def render_full_table(results: Sequence[Result]) -> str:
     """All metrics and costs on one corpus."""
     best, rows = best_values(results), []
@@ -151,8 +158,9 @@ def render_full_table(results: Sequence[Result]) -> str:
         link = f"../src/longtail/recipes/{one.path.relative_to(FOLDER)}"
         title = f"{one.system} ({one.version})" if isinstance(one, Peer) else f"`{one.spec}`"
         costs = [format_number(one.cost[name]) if name in one.cost else "" for name in COSTS]
-        rows.append([f"[{title}]({link})", *(render_value(one, name, best, 2) for name in METRICS), *costs])
-    return render_table(["", *METRICS, *COSTS], rows)
+        values = [render_value(one, name, best, 2) for name in METRICS]
+        rows.append([f"[{title}]({link})", *values, render_spread(one), *costs])
+    return render_table(["", *METRICS, "spread", *COSTS], rows)
 
 
 def render_files() -> dict[Path, str]:

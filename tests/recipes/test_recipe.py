@@ -15,6 +15,7 @@ from longtail.data.write import write
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.recipes.recipe import METRICS, Recipe, find_recipe, read_recipe, record
 from longtail.recipes.reproduce import Reproduction, reproduce
+from longtail.report.recipes import render_reproduction
 
 GOOD = """\
 # why this one
@@ -117,6 +118,22 @@ def test_what_is_recorded_is_read_again_and_the_rest_stays(recipe: Recipe) -> No
     record(again, values(P1=61.23456), COST)
     assert recipe.path.read_text() == text
     assert not list(recipe.path.parent.glob("*.part"))
+
+
+def test_the_spread_over_seeds_is_recorded_and_kept(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds 0, 1 and 2 give P@1 60, 61 and 58.5; what is expected is the value of the recipe's seed."""
+    found = {0: 60.0, 1: 61.0, 2: 58.5}
+    run = "longtail.recipes.reproduce._run"
+    monkeypatch.setattr(run, lambda one, threads, progress: Reproduction(one, values(P1=found[one.seed]), COST))
+    again = reproduce(recipe, record_values=True, seeds=3)
+    assert (again.recipe.seed, again.values["P@1"], again.spread["P@1"], again.spread["PSP@5"]) == (0, 60, 2.5, 0)
+    assert "| spread of 3 seeds |" in render_reproduction(again).splitlines()[0]
+    recorded = read_recipe(recipe.path)
+    assert (recorded.expected["P@1"], recorded.spread) == (60, {"seeds": 3, **dict.fromkeys(METRICS, 0.0), "P@1": 2.5})
+    reproduce(recorded, record_values=True)
+    assert read_recipe(recipe.path).spread == recorded.spread  # one seed says nothing about it
+    with pytest.raises(SettingError, match="seeds is 0. It must be a positive integer"):
+        reproduce(recipe, seeds=0)
 
 
 def test_recording_keeps_tables_that_come_later(recipe: Recipe) -> None:

@@ -54,7 +54,8 @@ def reproduce(arguments: Namespace) -> None:
     for number, recipe in enumerate(recipes, 1):
         display.say(f"[{number}/{len(recipes)}] {recipe.name}: {recipe.spec} on {recipe.corpus}")
         try:
-            found = reproduce_recipe(recipe, record_values=arguments.record, threads=arguments.threads, progress=display)
+            options = {"record_values": arguments.record, "seeds": arguments.seeds, "threads": arguments.threads}
+            found = reproduce_recipe(recipe, **options, progress=display)
         except LongtailError as error:
             display.say(str(error))
             failed.append(recipe.name)

@@ -168,6 +168,9 @@ def _add_training(add: _Add) -> None:
     reproduce = add("reproduce", "Train and evaluate as recipes say, and check that the metrics are reproduced.")
     reproduce.add_argument("recipes", nargs="+", metavar="RECIPE", help="name of a recipe (plt.bibtex), or a TOML file")
     reproduce.add_argument("--record", action="store_true", help="write the measured values into the recipes")
+    reproduce.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train with N seeds, and show by how much the values differ"
+    )
     _add_threads(reproduce)
 
     pretrain = add(

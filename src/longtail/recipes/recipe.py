@@ -15,6 +15,8 @@ from longtail.spec import MethodSpec
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 COSTS = ("train CPU-s", "model MB", "peak MB")
+N_SEEDS = "seeds"  # the key of [spread] that says how many seeds there were
+_TABLES = {"expected": METRICS, "cost": COSTS, "spread": (N_SEEDS, *METRICS)}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Recipe:
     seed: int = 0
     expected: Figures = field(default_factory=dict)  # some or all of METRICS
     cost: Figures = field(default_factory=dict)  # some or all of COSTS; shown, not checked
+    spread: Figures = field(default_factory=dict)  # the largest minus the smallest value over some seeds, and their number
 
     @property
     def name(self) -> str:
@@ -58,7 +61,7 @@ def recipe_paths() -> list[Path]:
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe and check it: the method, preset and settings must exist."""
     recipe = read_toml(Recipe, path)
-    for name, known in (("expected", METRICS), ("cost", COSTS)):
+    for name, known in _TABLES.items():
         for key in getattr(recipe, name):
             if key not in known:
                 raise DataError(f'[{name}] has "{key}"', where=str(path), hint=suggest(key, known))
@@ -71,26 +74,30 @@ def read_recipe(path: Path) -> Recipe:
     return recipe
 
 
-def record(recipe: Recipe, values: Mapping[str, float], cost: Mapping[str, float]) -> None:
+def record(
+    recipe: Recipe, values: Mapping[str, float], cost: Mapping[str, float], spread: Mapping[str, float] | None = None
+) -> None:
     """Write measured values into the recipe file as the expected ones; the rest of the file stays as it is."""
-    text = f"{remove_figures(recipe).rstrip()}\n\n{render_figures(values, cost)}"
+    text = f"{remove_figures(recipe).rstrip()}\n\n{render_figures(values, cost, spread or {})}"
     with open_atomic(recipe.path) as stream:
         stream.write(text.encode())
 
 
 def remove_figures(recipe: Recipe) -> str:
-    """The text of the file without [expected] and [cost]; an error if these are not written as tables."""
+    """The text of the file without the tables of figures; an error if these are not written as tables."""
     text = recipe.path.read_text("utf-8")
-    others = re.sub(r"^\[(expected|cost)\](.*\n?)((?!\[).*\n?)*", "", text, flags=re.MULTILINE)
-    if left := {"expected", "cost"} & tomllib.loads(others).keys():
+    others = re.sub(rf"^\[({'|'.join(_TABLES)})\](.*\n?)((?!\[).*\n?)*", "", text, flags=re.MULTILINE)
+    if left := _TABLES.keys() & tomllib.loads(others).keys():
         name = min(left)
         hint = f"Write it as a table below a line [{name}], or leave it out"
         raise DataError(f'cannot record: "{name}" is not a separate table', where=str(recipe.path), hint=hint)
     return others
 
 
-def render_figures(expected: Mapping[str, float], cost: Mapping[str, float]) -> str:
-    """The tables [expected] and [cost] in TOML."""
+def render_figures(expected: Mapping[str, float], cost: Mapping[str, float], spread: Mapping[str, float]) -> str:
+    """The tables [expected], [cost] and, if there is one, [spread] in TOML."""
     lines = ["[expected]", *(f'"{name}" = {value:.2f}' for name, value in expected.items())]
     lines += ["", "[cost]", *(f'"{name}" = {float(f"{value:.3g}"):g}' for name, value in cost.items())]
+    if spread:
+        lines += ["", "[spread]", *(f'"{name}" = {round(value, 2):g}' for name, value in spread.items())]
     return "\n".join(lines) + "\n"

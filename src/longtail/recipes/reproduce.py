@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from longtail.comparison.candidates import Candidate
 from longtail.comparison.results import evaluate_runs
 from longtail.comparison.runs import ComparisonTask, hash_data, run_one
 from longtail.data.read import BUILTIN
-from longtail.errors import DataError, LongtailError
+from longtail.errors import DataError, LongtailError, SettingError
 from longtail.files import create_temporary_folder
 from longtail.html import format_table
 from longtail.progress import Progress, resolve_progress
 from longtail.recipes.corpus import find_files, read_parts
 from longtail.recipes.files import Figures
-from longtail.recipes.recipe import METRICS, Recipe, find_recipe, read_recipe, record, remove_figures
+from longtail.recipes.recipe import METRICS, N_SEEDS, Recipe, find_recipe, read_recipe, record, remove_figures
 
 _COST_NAMES = {"training CPU": "train CPU-s", "size": "model MB", "training memory": "peak MB"}
 
@@ -27,6 +28,7 @@ class Reproduction:
     recipe: Recipe
     values: Figures
     cost: Figures
+    spread: Figures = field(default_factory=dict)  # over several seeds, as in a recipe
 
     @property
     def holds(self) -> dict[str, bool]:
@@ -53,6 +55,7 @@ def reproduce(
     recipe: str | Path | Recipe,
     *,
     record_values: bool = False,
+    seeds: int = 1,
     threads: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Reproduction:
@@ -60,27 +63,44 @@ def reproduce(
 
     :param recipe: The name of a recipe that comes with longtail (``plt.pydoc``), a recipe file, or a ``Recipe``.
     :param record_values: Whether to write the measured values into the recipe file as the expected ones.
+    :param seeds: Train with this many seeds, from that of the recipe on: by how much do the values differ?
     :param threads: Threads. None: all cores.
     :param progress: Whether to show progress bars. None: in terminals and notebooks.
     """
     if not isinstance(recipe, Recipe):
         recipe = read_recipe(find_recipe(str(recipe)))
+    if seeds < 1:
+        raise SettingError(f"seeds is {seeds}", hint="It must be a positive integer")
     check_recipe(recipe, record_values=record_values)
     display = resolve_progress(progress)
+    found = _run(recipe, threads, display)
+    if seeds > 1:
+        others = [_run(replace(recipe, seed=recipe.seed + i), threads, display) for i in range(1, seeds)]
+        found = replace(found, spread=_measure_spread([found, *others]))
+    if record_values:
+        record(recipe, found.values, found.cost, found.spread or recipe.spread)
+    return found
+
+
+def _run(recipe: Recipe, threads: int | None, progress: Progress) -> Reproduction:
+    """Train and evaluate with the seed of a recipe."""
     with create_temporary_folder() as folder:
         train, test = read_parts(recipe.corpus, folder, str(recipe.path))
         task = ComparisonTask(train, test, None, recipe.seed, threads)
         hashes = {"train": hash_data(train), "test": hash_data(test)}
         candidate = Candidate(recipe.name, recipe.method_spec)
-        run = run_one(task, candidate, hashes, folder, recipe.name, display)
+        run = run_one(task, candidate, hashes, folder, recipe.name, progress)
         if run.failure:
             raise LongtailError(run.failure, where=str(recipe.path))
         (result,) = evaluate_runs(task, [run]).results
     cost = {short: result.costs[name] for name, short in _COST_NAMES.items() if name in result.costs}
-    found = Reproduction(recipe, {name: result.values[name] for name in METRICS}, cost)
-    if record_values:
-        record(recipe, found.values, found.cost)
-    return found
+    return Reproduction(recipe, {name: result.values[name] for name in METRICS}, cost)
+
+
+def _measure_spread(runs: Sequence[Reproduction]) -> Figures:
+    """The largest minus the smallest value of each metric."""
+    values = {name: [run.values[name] for run in runs] for name in METRICS}
+    return {N_SEEDS: len(runs), **{name: max(each) - min(each) for name, each in values.items()}}
 
 
 def check_recipe(recipe: Recipe, *, record_values: bool = False) -> None:
