@@ -15,6 +15,8 @@ import scipy.sparse as sp
 
 from longtail.data.holdout import find_sampled_labels, split_holdout
 from longtail.errors import MissingExtra
+from longtail.features.store import fit_vectors
+from longtail.features.text import TextFeatures
 from longtail.features.token_rows import TokenRows
 from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Bools, Floats, Longs
@@ -26,6 +28,7 @@ from longtail.linear.sparse_part import Doubles, SparsePart
 from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
 from longtail.linear.update import UpdateSamples
 from longtail.model import Model, PartWeights, Valid
+from longtail.models.lightattention.features import choose_part_features, restore_features, save_features
 from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.structure import check_networks
@@ -84,7 +87,8 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
 
     vocabulary: Vocabulary
     trees: list[LabelTree]
-    sparse: SparsePart | None  # [n_words - 1, n_seen] sparse part of the scores, over the TF-IDF of all words of a text
+    sparse: SparsePart | None  # [n_features, n_seen] sparse part of the scores, over the TF-IDF of all words of a text
+    features: TextFeatures | None = None  # of the sparse part; None: the words of the vocabulary
     history: list[dict[str, float]]  # one row per epoch of each level of each tree; not saved
     _states: list[State]  # the weights of the networks of each tree
     _loaded: list[TreeNetworks] | None = None  # the same as networks, once they are needed
@@ -129,30 +133,50 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         tfidf = self.vocabulary.tfidf.transform(X)
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
         data = self._prepare(X, tfidf, Y, valid)
-        self._states, self.history, self._loaded, self.sparse = [], [], None, None
+        self._states, self.history, self._loaded, self.sparse, self.features = [], [], None, None, None
         settings = self.get_network_settings(LightAttentionSettings)
         for number, tree in enumerate(self.trees):
             state, history = self.train_network(fit_tree, data, tree, settings, plan, number, progress=progress)
             self._states.append(state)
             self.history += history
         if plan.sparse_part:
-            self.sparse = self._fit_sparse_part(data, progress)
+            rows, held_out = self._fit_features(X, tfidf, Y, valid)
+            self.sparse = self._fit_sparse_part(rows, held_out, data, progress)
 
-    def _fit_sparse_part(self, data: TrainingCorpus, progress: Progress) -> SparsePart | None:
+    def _fit_features(
+        self, X: Sequence[str], tfidf: sp.csr_array, Y: sp.csr_array, valid: Valid | None
+    ) -> tuple[sp.csr_array, sp.csr_array | None]:
+        """Choose the features of the sparse part. Return those of the texts to train on, and of the held-out ones."""
+        n = len(X) - self.n_names
+        self.features, why = choose_part_features(X[:n], Y[:n], self.fit_quick, self.seed, self.threads)
+        self.decisions = (f"sparse part: {why}",) if why else ()
+        rows = tfidf if self.features is None else fit_vectors(self.features, X)
+        if valid is not None:
+            return rows, self._encode(valid[0])
+        if not self.holdout:
+            return rows, None
+        rows, _, held_out = split_holdout(rows, Y, self.holdout, self.seed, n_names=self.n_names)
+        return rows, None if held_out is None else held_out[0]
+
+    def _fit_sparse_part(
+        self, X: sp.csr_array, held_out: sp.csr_array | None, data: TrainingCorpus, progress: Progress
+    ) -> SparsePart | None:
         """Fit a sparse part to the same texts, and choose its weight in the sum on held-out texts."""
         from longtail.nn.validation import mean_precision
 
         seen = np.flatnonzero(self.label_counts).astype(np.int32)
-        part = fit_sparse_part(data.tfidf, data.Y, self.seed, self.threads, progress).select_labels(seen)
-        if data.valid is None or data.valid_tfidf is None:
+        part = fit_sparse_part(X, data.Y, self.seed, self.threads, progress).select_labels(seen)
+        if data.valid is None or held_out is None:
             return choose_scale(part, None)
-        texts, Y, tfidf = *data.valid, data.valid_tfidf
+        texts, Y = data.valid
         allowed = np.isin(np.arange(Y.shape[1]), find_sampled_labels(data.Y, self.n_names))
 
         def validate(part: SparsePart | None) -> Doubles:
             self.sparse = part
             k = min(5, int(np.count_nonzero(allowed)))
-            best = mean_precision(lambda rows: self._search(texts[rows], tfidf[rows], k=k, per_tree=k, allowed=allowed), Y)
+            best = mean_precision(
+                lambda rows: self._search(texts[rows], held_out[rows], k=k, per_tree=k, allowed=allowed), Y
+            )
             return best.of_samples
 
         return choose_scale(part, validate, is_optional=self.sparse_part is None, progress=progress)
@@ -173,8 +197,9 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         self._loaded = None
         if self.sparse is not None:
             before, n = np.flatnonzero(self.label_counts).astype(np.int32), len(X)
-            replayed = None if old is None else (tfidf[n:], old[1])
-            of_part = UpdateSamples.collect(tfidf[:n], Y, known, replayed, self.n_samples, self.label_counts)
+            rows = tfidf if self.features is None else self._encode(texts)
+            replayed = None if old is None else (rows[n:], old[1])
+            of_part = UpdateSamples.collect(rows[:n], Y, known, replayed, self.n_samples, self.label_counts)
             part = update_sparse_part(self.sparse, before, of_part, self.seed, self.threads, progress)
             self.sparse = part.select_labels(np.flatnonzero(counts).astype(np.int32))
         n_new = int(np.count_nonzero(counts)) - self.n_seen
@@ -209,14 +234,12 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         if self.word_vectors is not None:
             words = [self.vocabulary.word(number) for number in range(n_words)]
             vectors = load_word_vectors(self.word_vectors, words, self.seed)
-        valid_tfidf = None
         if valid is not None:
-            valid_tfidf, valid = self.vocabulary.tfidf.transform(valid[0]), (self.vocabulary.transform(valid[0]), valid[1])
+            valid = self.vocabulary.transform(valid[0]), valid[1]
         elif self.holdout:
-            tfidf, _, held_out = split_holdout(tfidf, Y, self.holdout, self.seed, n_names=self.n_names)
+            tfidf = split_holdout(tfidf, Y, self.holdout, self.seed, n_names=self.n_names)[0]
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
-            valid_tfidf = None if held_out is None else held_out[0]
-        return TrainingCorpus(texts, tfidf, Y, n_words, self.vocabulary.tfidf.idf, vectors, valid, valid_tfidf)
+        return TrainingCorpus(texts, tfidf, Y, n_words, self.vocabulary.tfidf.idf, vectors, valid)
 
     def _networks(self) -> list[TreeNetworks]:
         """Return the fitted networks of each tree."""
@@ -234,13 +257,17 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         return self._search(*self._read(X), k=k, per_tree=per_tree, allowed=allowed)
 
     def _read(self, X: Sequence[str]) -> tuple[TokenRows, sp.csr_array | None]:
-        """Convert texts to word ids, and to TF-IDF for the sparse part."""
-        return self.vocabulary.transform(X), None if self.sparse is None else self.vocabulary.tfidf.transform(X)
+        """Convert texts to word ids, and to features of the sparse part."""
+        return self.vocabulary.transform(X), None if self.sparse is None else self._encode(X)
+
+    def _encode(self, X: Sequence[str]) -> sp.csr_array:
+        """Compute the features of the sparse part."""
+        return (self.features or self.vocabulary.tfidf).transform(X)
 
     def _search(
         self,
         texts: TokenRows,
-        tfidf: sp.csr_array | None,
+        X: sp.csr_array | None,
         *,
         k: int,
         per_tree: int,
@@ -252,10 +279,10 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         from longtail.nn.devices import torch_threads
 
         beam, others = beam or max(self._plan().beam, per_tree), None
-        if sparse is not None and tfidf is not None:
+        if sparse is not None and X is not None:
 
             def others(rows: Longs) -> Floats:
-                return sparse.score(tfidf[rows])
+                return sparse.score(X[rows])
 
         with torch_threads(self.threads):
             found = [tree.topk(texts, beam=beam, k=per_tree, allowed=allowed, others=others) for tree in networks]
@@ -283,6 +310,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             out |= {f"{number}.n_children": tree.n_children, f"{number}.label": tree.label}
         if self.sparse is not None:
             out |= {f"sparse.{name}": array for name, array in self.sparse.state().items()}
+            out |= {} if self.features is None else save_features(self.features)
         return out
 
     def _restore(self, state: State) -> None:
@@ -293,6 +321,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         for part, tree in zip(self._states, self.trees, strict=True):
             del part["n_children"], part["label"]
             check_networks(part, build_levels(tree), self.vocabulary.n_words)
-        sparse = extract_part(state, "sparse.")
-        self.sparse = SparsePart.from_state(sparse, self.vocabulary.n_words - 1, self.n_seen) if sparse else None
+        sparse, self.features = extract_part(state, "sparse."), restore_features(state, self.threads)
+        n_features = self.vocabulary.n_words - 1 if self.features is None else self.features.n_features
+        self.sparse = SparsePart.from_state(sparse, n_features, self.n_seen) if sparse else None
         self._loaded = None

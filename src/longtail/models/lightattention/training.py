@@ -63,7 +63,6 @@ class TrainingCorpus:
     idf: Floats  # [n_words - 1]
     word_vectors: Floats | None = None  # [n_words, d] if pretrained
     valid: tuple[TokenRows, sp.csr_array] | None = None  # validation texts and their labels
-    valid_tfidf: sp.csr_array | None = None  # [n_valid, n_words - 1]
 
 
 class TreeTrainer:
