@@ -129,11 +129,12 @@ def test_every_variant_learns_and_predicts_the_same_after_loading(
 
 def test_it_learns_five_thousand_labels() -> None:
     texts, Y = make_many_label_texts(5_000, 12_000)
-    settings = {"word_dim": 128, "hidden": 8, "fc_sizes": "16", "epochs": 1, "beam": 16, "generator": "pool", "batch": 64}
-    model = LightAttention(**settings, warm_start=False, rate=0.001, holdout=0, threads=1).fit(texts[:11_500], Y[:11_500])
+    network = {"word_dim": 32, "hidden": 8, "fc_sizes": "16", "beam": 16, "generator": "pool", "sparse_part": False}
+    training = {"epochs": 2, "batch": 64, "rate": 0.01, "average": "none", "warm_start": False, "holdout": 0, "threads": 1}
+    model = LightAttention(**network, **training).fit(texts[:11_500], Y[:11_500])
     assert model.label_tree is not None
     hits = find_hits(model.topk(texts[11_500:], 5), Y[11_500:])
-    assert Y[11_500:].sum(0).max() / 500 < 0.02 < 0.2 < hits[:, 0].mean()
+    assert Y[11_500:].sum(0).max() / 500 < 0.02 < 0.17 < hits[:, 0].mean()  # 0.11 before training
 
 
 @UNDERTRAINED

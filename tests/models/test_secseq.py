@@ -140,10 +140,10 @@ def test_plan_depends_on_texts_labels_and_encoder() -> None:
 def test_it_learns_five_thousand_labels() -> None:
     texts, Y = make_many_label_texts(5_000, 12_000)
     X = TextFeatures(**PLAIN_WORDS).fit_transform(texts)
-    model = SecSeq(width=128, threads=1, epochs=3, n_trees=1, holdout=0).fit(X[:11_000], Y[:11_000])
+    model = SecSeq(width=128, threads=1, epochs=3, n_trees=1, holdout=0, sparse_part=False).fit(X[:11_000], Y[:11_000])
     assert model.forest[0].depth == 2
     hits = find_hits(model.topk(X[11_000:], 5), Y[11_000:])
-    assert Y[11_000:].sum(0).max() / 1_000 < 0.02 < 0.4 < hits[:, 0].mean()  # 0.02 with start="random"
+    assert Y[11_000:].sum(0).max() / 1_000 < 0.02 < 0.4 < hits[:, 0].mean()  # 0.12 before training
 
 
 @pytest.mark.parametrize("encoder", ["words", "bag", "gru"])
