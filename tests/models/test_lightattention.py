@@ -100,6 +100,9 @@ def test_the_tree_depends_on_the_number_of_labels() -> None:
         ({"beam": 4}, "a label tree: more than 2,048 labels"),  # known only when the labels are
         ({"generator": "pool"}, "a label tree"),
         ({"negatives": "dynamic", "max_leaf": 2, "fanout": 4}, "three or more levels"),
+        ({"negatives": "dynamic", "max_leaf": 2, "levels": 3}, "levels is 3.*more clusters.*here there are 2 levels"),
+        ({"negatives": "dynamic", "levels": 1, "max_leaf": 2, "beam": 3}, "two or more levels"),
+        ({"average": "swa", "average_from": 4, "epochs": 4}, "average_from is 4.*more epochs; here there are 4"),
         ({"schedule": "linea"}, 'schedule is "linea"'),
         ({"word_vectors": "nowhere.txt", "word_dim": None}, "there is no such file"),
         ({"device": "gpu"}, "does not find"),

@@ -131,7 +131,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         from longtail.models.secseq.training import fit_tree
 
         plan = self.plan(self.n_samples, self.n_seen)
-        self.check_plan(plan)
+        self.check_plan(plan, self.n_seen)
         self.tokens = self._make_tokens()
         if self.tokens is not None:
             self.tokens.fit(self._mask_digits(X), progress)

@@ -236,6 +236,7 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
         """Raise a ``SettingError`` for a wrong value, or one that has no effect next to the others."""
         super().check()
         sequences, words, scratch = self.target == "sequence", self.encoder == WORDS, self.encoder in SCRATCH_ENCODERS
+        has_trees = self.starts_from_centroids if self.n_trees is None else self.n_trees > 1
         only_sequences = ("label_order", "positions", "max_labels", "symbol_width", "decoding")
         conditions = [
             Condition(sequences, "target=sequence", only_sequences),
@@ -252,16 +253,28 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
             Condition(self.encoder in RECURRENT, "encoder=gru or lstm", ("token_width",)),
             Condition(scratch and self.encoder != "bag", "encoder=gru, lstm, transformer or xlnet", ("layers",)),
             Condition(self.coding == "random", "coding=random", ("quantiser",)),
-            Condition(self.n_trees != 1, "n_trees above 1", ("jobs",)),
+            Condition(has_trees, "n_trees above 1", ("jobs",)),
+            Condition(not sequences or not self.collapse_epochs, "target=set", ("collapse_epochs",)),
         ]
         refuse_unused(self, conditions)
 
-    def check_plan(self, plan: SecSeqPlan) -> None:
-        """Raise a ``SettingError`` for a value that has no effect with these labels."""
+    def check_plan(self, plan: SecSeqPlan, n_labels: int) -> None:
+        """Raise a ``SettingError`` for a value that has no effect with these labels.
+
+        :param n_labels: Number of labels that have training texts.
+        """
         is_deep = self.target == "sequence" or plan.depth > 1
+        is_shared = self.coding == "random" or plan.depth > 1 or n_labels > plan.n_symbols
         needs = "codes of two or more symbols: more labels, or depth=2"
-        refuse_unused(self, [Condition(is_deep, needs, ("beam", "node_vectors"))])
-        refuse_unused(self, [Condition(is_deep or self.encoder != WORDS, needs, ("hidden",))])
+        own_symbols = "labels that share symbols; here each label has its own, in the order of their frequency"
+        conditions = [
+            Condition(is_deep, needs, ("beam", "node_vectors")),
+            Condition(is_deep or self.encoder != WORDS, needs, ("hidden",)),
+            Condition(is_shared, own_symbols, ("embedding",)),
+            Condition(is_shared or self.label_order != "code", own_symbols, ("label_order",)),
+            Condition(plan.n_trees > 1, "n_trees above 1", ("jobs",)),
+        ]
+        refuse_unused(self, conditions)
 
     @property
     def is_set_of_words(self) -> bool:
