@@ -20,6 +20,7 @@ from longtail.errors import CollapseWarning, DataError, LongtailError, SettingEr
 from longtail.extras import require
 from longtail.kernels import Bools, Floats, Ints
 from longtail.labelspace.tree import LabelTree
+from longtail.nn.settings import TrainingSettings
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
 from longtail.samples import check_input, check_mask, check_new_labels, check_rows, count_samples, widen
@@ -394,10 +395,12 @@ class Model(Settings, ABC):
         """Raise an error if ``fit`` needs something about the labels that is not known, such as their parents."""
 
     def check_valid(self, valid: object) -> None:
-        """Raise an error if validation data is needed and there is none."""
+        """Raise an error if validation data is needed and there is none, or if a setting has no effect without it."""
         if valid is None and self.needs_valid:
             hint = "Pass some to fit with valid=, or to `longtail train` with --valid; or change the settings"
             raise SettingError(f"these settings of {type(self).__name__} need validation data", hint=hint)
+        if isinstance(self, TrainingSettings):
+            self.check_held_out(valid)
 
     def _warn_of_collapse(self, X: Any, Y: sp.csr_array) -> None:
         """Warn if almost all samples get the same first label although most do not have it."""

@@ -65,6 +65,21 @@ def test_frequent_words_become_pieces_in_any_spelling(fitted: Tokens) -> None:
     )
 
 
+def test_whole_words_are_the_most_frequent_ones() -> None:
+    texts = ["Red, red apple!", "red apple pie", "a rose"]
+    tokens = Tokens(whole_words=True).fit(texts)
+    assert [tokens.get_token(number) for number in range(tokens.n_tokens)] == [*SPECIAL_PIECES, "red", "apple"]
+    assert split(tokens, "APPLE-pie, red") == ["apple", "unknown piece", "unknown piece", "unknown piece", "red"]
+    again = Tokens(whole_words=True).restore(tokens.state())
+    assert again.transform(texts).ids.tolist() == tokens.transform(texts).ids.tolist()
+    ids, word, spans = tokens.align_words("red apple")
+    assert (ids.tolist(), word.tolist(), spans.tolist()) == ([4, 5], [0, 1], [[0, 3], [4, 9]])
+    assert Tokens(whole_words=True, n_pieces=1).fit(texts).n_tokens == len(SPECIAL_PIECES) + 1
+    assert Tokens(whole_words=True).fit(["each once"]).n_tokens == len(SPECIAL_PIECES) + 2
+    with pytest.raises(SettingError, match="whole_words is set, and a pretrained tokenizer"):
+        Tokens(whole_words=True, pretrained="minilm").fit(texts)
+
+
 def test_the_same_texts_give_the_same_pieces() -> None:
     random = np.random.default_rng(0)
     words = ["".join(random.choice(list("abcdefgh"), random.integers(2, 8))) for _ in range(500)]

@@ -19,7 +19,7 @@ from longtail.models.aplc.model import Aplc
 from longtail.models.aplc.network import AplcNetwork, partition_labels
 from longtail.models.aplc.partition import count_parameters, find_cheapest_partition
 from longtail.models.aplc.settings import PAPER_PLANS, AplcPlan, AplcSettings
-from longtail.models.aplc.training import make_optimizer
+from longtail.models.aplc.training import AplcTraining, make_optimizer
 from longtail.nn import loop
 from longtail.nn.encoder_factory import make_encoder
 from longtail.nn.validation import mean_precision
@@ -219,6 +219,27 @@ def test_the_head_can_be_trained_first(train: Dataset) -> None:
     at_once, later = (Aplc(head_epochs=n, **setting).fit(train.texts, train.Y) for n in (0, 10))
     assert len(later.history) == 1  # only the epochs that train everything
     assert later.history[0]["loss"] < 0.7 * at_once.history[0]["loss"]
+
+
+@pytest.mark.parametrize("head_epochs", [0, 1000])
+def test_all_stages_together_stop_when_the_time_is_up(
+    head_epochs: int, train: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, make_loss = [0.0], AplcTraining.make_loss
+
+    def make_slow_loss(training: AplcTraining, texts: Any) -> Any:
+        loss = make_loss(training, texts)
+
+        def slow_loss(rows: Any) -> Any:
+            clock[0] += 10
+            return loss(rows)
+
+        return slow_loss
+
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(AplcTraining, "make_loss", make_slow_loss)
+    Aplc(**{**quick("bag"), "epochs": 1000, "patience": 0}, minutes=2, head_epochs=head_epochs).fit(train.texts, train.Y)
+    assert clock[0] == 120
 
 
 def test_the_metric_is_the_mean_precision(train: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def make_corpus(n_samples: int) -> Data:
 def test_learns_5000_labels_far_above_the_prior() -> None:
     X, Y = make_corpus(10_500)
     held_out = slice(10_000, None)
-    model = Glas(dim=64, epochs=3, threads=1).fit(X[:10_000], Y[:10_000])
+    model = Glas(dim=40, epochs=3, threads=1, sparse_part=False).fit(X[:10_000], Y[:10_000])
     prior = Popularity().fit(X[:10_000], Y[:10_000])
     assert model.plan(model.n_samples, model.n_seen).init == "svd"
 
@@ -49,7 +49,7 @@ def test_learns_5000_labels_far_above_the_prior() -> None:
         best = model.topk(X[held_out], 1).ids[:, 0]
         return float(Y[held_out][np.arange(len(best)), best].mean())
 
-    assert precision(prior) < 0.05 and precision(model) > 0.5
+    assert precision(prior) < 0.05 and precision(model) > 0.7  # 0.63 before training
 
 
 def test_features_of_the_same_labels_start_close_to_each_other() -> None:

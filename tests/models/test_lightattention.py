@@ -100,6 +100,9 @@ def test_the_tree_depends_on_the_number_of_labels() -> None:
         ({"beam": 4}, "a label tree: more than 2,048 labels"),  # known only when the labels are
         ({"generator": "pool"}, "a label tree"),
         ({"negatives": "dynamic", "max_leaf": 2, "fanout": 4}, "three or more levels"),
+        ({"negatives": "dynamic", "max_leaf": 2, "levels": 3}, "levels is 3.*more clusters.*here there are 2 levels"),
+        ({"negatives": "dynamic", "levels": 1, "max_leaf": 2, "beam": 3}, "two or more levels"),
+        ({"average": "swa", "average_from": 4, "epochs": 4}, "average_from is 4.*more epochs; here there are 4"),
         ({"schedule": "linea"}, 'schedule is "linea"'),
         ({"word_vectors": "nowhere.txt", "word_dim": None}, "there is no such file"),
         ({"device": "gpu"}, "does not find"),
@@ -129,11 +132,12 @@ def test_every_variant_learns_and_predicts_the_same_after_loading(
 
 def test_it_learns_five_thousand_labels() -> None:
     texts, Y = make_many_label_texts(5_000, 12_000)
-    settings = {"word_dim": 128, "hidden": 8, "fc_sizes": "16", "epochs": 1, "beam": 16, "generator": "pool", "batch": 64}
-    model = LightAttention(**settings, warm_start=False, rate=0.001, holdout=0, threads=1).fit(texts[:11_500], Y[:11_500])
+    network = {"word_dim": 32, "hidden": 8, "fc_sizes": "16", "beam": 16, "generator": "pool", "sparse_part": False}
+    training = {"epochs": 2, "batch": 64, "rate": 0.01, "average": "none", "warm_start": False, "holdout": 0, "threads": 1}
+    model = LightAttention(**network, **training).fit(texts[:11_500], Y[:11_500])
     assert model.label_tree is not None
     hits = find_hits(model.topk(texts[11_500:], 5), Y[11_500:])
-    assert Y[11_500:].sum(0).max() / 500 < 0.02 < 0.2 < hits[:, 0].mean()
+    assert Y[11_500:].sum(0).max() / 500 < 0.02 < 0.17 < hits[:, 0].mean()  # 0.11 before training
 
 
 @UNDERTRAINED

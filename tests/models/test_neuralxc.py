@@ -237,9 +237,11 @@ def test_label_vectors_start_as_centroids(toy: Data) -> None:
 
 def test_learns_five_thousand_labels() -> None:
     train, test = make_many_labels(12_000, seed=1), make_many_labels(500, seed=2)
-    values = Tagger("neuralxc", threads=1, encoder="128", label_encoder="128", epochs=3).fit(train).evaluate(test).values
+    network = {"encoder": "128", "label_encoder": "128", "sparse_part": False}
+    training = {"label_init": "random", "optimizer": "lazy-adam", "epochs": 3}  # centroids solve this corpus untrained
+    values = Tagger("neuralxc", threads=1, **network, **training).fit(train).evaluate(test).values
     prior = Tagger("popularity").fit(train).evaluate(test).values
-    assert prior["P@1"] < 2 and values["P@1"] > 80 and values["P@5"] > 25  # of at most 40: two labels each
+    assert prior["P@1"] < 2 and values["P@1"] > 50 and values["P@5"] > 14  # of at most 40: two labels each
 
 
 def test_a_linear_autoencoder_finds_the_principal_subspace() -> None:

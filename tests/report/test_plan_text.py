@@ -25,7 +25,7 @@ def test_the_data_in_a_sentence() -> None:
 
 def test_better_methods_over_the_budget_are_named() -> None:
     said = explain_choice(make_plan(PACKAGES, Budget(5, 64), threads=1, machine=Machine()))
-    assert said.startswith("Of the methods that fit, blend ranks first for such data (texts, enough samples")
+    assert said.startswith("Of the methods that fit, blend ranks first for such data (short texts, enough samples")
     assert re.search(r": P@1 \d\d\.\d, \d\d\.\d on package descriptions and Reuters\. It takes about ", said)
     assert "over the budget or not available: lightattention (about " in said and "plt+dense=minilm" in said
     assert "ovr" not in said

@@ -21,6 +21,9 @@ from longtail.spec import MethodSpec
 pytestmark = pytest.mark.usefixtures("everything_is_installed")
 
 
+LONG_TEXTS = replace(PACKAGES, lengths=(200.0, 400.0, 2000.0))
+
+
 def plan(p: Profile, minutes: float = 10.0, memory: float = 64.0) -> Plan:
     return make_plan(p, Budget(minutes, memory), threads=1, machine=Machine())
 
@@ -36,10 +39,28 @@ def plan(p: Profile, minutes: float = 10.0, memory: float = 64.0) -> Plan:
         (replace(PACKAGES, n_labels=20_000), 2, "plt"),
         (replace(PACKAGES, median_samples=2), 60, "ovr"),
         (VECTORS, 60, "blend"),
+        (LONG_TEXTS, 1000, "blend"),
+        (LONG_TEXTS, 0.75, "ovr"),
     ],
 )
 def test_proposed_methods(p: Profile, minutes: float, proposed: str) -> None:
     assert plan(p, minutes).proposed.name == proposed
+
+
+@pytest.mark.parametrize(
+    ("p", "kind"),
+    [
+        (LONG_TEXTS, "long texts: the median one has more than 200 words"),
+        (replace(LONG_TEXTS, n_labels=20_000), "long texts"),
+        (replace(PACKAGES, lengths=(200.0,)), "short texts"),
+        (replace(PACKAGES, lengths=(10.0, 20.0, 20.0, 5000.0)), "short texts"),  # the mean is long
+        (replace(PACKAGES, n_labels=20_000), "many thousands of labels"),
+        (replace(PACKAGES, median_samples=2), "few samples"),
+        (VECTORS, "feature vectors"),
+    ],
+)
+def test_the_kind_of_data(p: Profile, kind: str) -> None:
+    assert plan(p).rule.when.startswith(kind)
 
 
 def test_the_plan_holds_every_method_but_popularity() -> None:

@@ -11,7 +11,7 @@ import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from longtail.kernels import Ints, Longs
 from longtail.progress import SILENT, Progress
 from longtail.settings import Settings, setting, settings
 from longtail.state import State, get_text, refuse
+
+_FitModel = Callable[[Counter[str], int | None], tuple[Any, Any]]
 
 # Names that cannot occur in a text, because spaces are replaced by another character before a text is split.
 PAD, UNKNOWN, SEP, CLS = SPECIAL_PIECES = ("pad piece", "unknown piece", "sep piece", "cls piece")
@@ -51,6 +53,10 @@ class TokensSettings(Settings):
         default=None,
         positive=True,
     )
+    whole_words: bool = setting(
+        "Fit whole words instead, the most frequent ones; all others are one unknown token. Needs no pretrained tokenizer.",
+        default=False,
+    )
     lower: bool = setting("Lower-case texts before word pieces are fitted.", default=True)
     special: bool = setting(
         "Add special tokens: those of the pretrained tokenizer, or SEP and CLS at the end of each text.", default=False
@@ -60,6 +66,8 @@ class TokensSettings(Settings):
     def check(self) -> None:
         """Check every setting, and that special tokens leave room for others."""
         super().check()
+        if self.whole_words and self.pretrained is not None:
+            raise SettingError("whole_words is set, and a pretrained tokenizer", hint="Leave one of them out")
         if self.special and self.max_length is not None and self.max_length < 3:
             raise SettingError(f"max_length is {self.max_length}", hint="It must be at least 3 with special tokens")
 
@@ -90,7 +98,8 @@ class Tokens(TokensSettings):
         if not len(texts):
             raise DataError("there are no texts to fit", hint="Give at least one text")
         if self.pretrained is None:
-            self._set(_fit_tokenizer(texts, self.n_pieces, self.lower, progress))
+            fit_model = _fit_words if self.whole_words else _fit_pieces
+            self._set(_fit_tokenizer(texts, fit_model, self.n_pieces, self.lower, progress))
         else:
             self._set(_load_tokenizer(self.pretrained))
         return self
@@ -198,8 +207,12 @@ def _load_tokenizer(name: str) -> Any:
         raise SettingError(f"the tokenizer cannot be loaded ({error})", where=str(folder), hint=hint) from error
 
 
-def _fit_tokenizer(texts: Sequence[str], n_pieces: int | None, lower: bool, progress: Progress) -> Any:
-    """Fit a unigram model of word pieces."""
+def _fit_tokenizer(texts: Sequence[str], fit_model: _FitModel, n_pieces: int | None, lower: bool, progress: Progress) -> Any:
+    """Fit a tokenizer to the words of texts.
+
+    :param fit_model: Returns how texts are split into words, and a model of the tokens by the frequencies of parts of texts
+        without spaces.
+    """
     tokenizers = _import_tokenizers()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram())
     steps = [tokenizers.normalizers.Nmt(), tokenizers.normalizers.NFKC()]  # as SentencePiece: Unicode spaces and variants
@@ -214,15 +227,29 @@ def _fit_tokenizer(texts: Sequence[str], n_pieces: int | None, lower: bool, prog
     del words[""]
     if not words:
         raise DataError("the texts contain no words", hint="Check the texts of the training data")
-    tokenizer.model = tokenizers.models.Unigram(_fit_pieces(words, n_pieces), SPECIAL_PIECES.index(UNKNOWN))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.pre_tokenizer, tokenizer.model = fit_model(words, n_pieces)
     ends = [(name, SPECIAL_PIECES.index(name)) for name in (SEP, CLS)]
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single=["$A", SEP, CLS], special_tokens=ends)
     return tokenizer
 
 
-def _fit_pieces(words: Counter[str], n_pieces: int | None) -> list[tuple[str, float]]:
-    """Fit word pieces and their log-probabilities to the frequencies of words."""
+def _fit_words(words: Counter[str], n_words: int | None) -> tuple[Any, Any]:
+    """Choose the most frequent words; by default those that occur twice, or all if there are none."""
+    tokenizers = _import_tokenizers()
+    splitter = tokenizers.pre_tokenizers.BertPreTokenizer()  # at spaces, and around punctuation
+    counts: Counter[str] = Counter()
+    for part, n in words.items():
+        for word, _ in splitter.pre_tokenize_str(part):
+            counts[word] += n
+    frequent = sorted(counts, key=lambda word: (-counts[word], word))
+    wanted = n_words or min(sum(n > 1 for n in counts.values()) or len(counts), _MAX_PIECES)
+    vocabulary = {word: number for number, word in enumerate([*SPECIAL_PIECES, *frequent[:wanted]])}
+    return splitter, tokenizers.models.WordLevel(vocabulary, UNKNOWN)
+
+
+def _fit_pieces(words: Counter[str], n_pieces: int | None) -> tuple[Any, Any]:
+    """Fit a unigram model of word pieces to the frequencies of words."""
+    tokenizers = _import_tokenizers()
     try:
         from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
     except ImportError as error:
@@ -250,4 +277,5 @@ def _fit_pieces(words: Counter[str], n_pieces: int | None) -> list[tuple[str, fl
         minloglevel=2,
     )
     fitted = SentencePieceProcessor(model_proto=model.getvalue())
-    return [(fitted.id_to_piece(i), fitted.get_score(i)) for i in range(fitted.get_piece_size())]
+    pieces = [(fitted.id_to_piece(i), fitted.get_score(i)) for i in range(fitted.get_piece_size())]
+    return tokenizers.pre_tokenizers.Metaspace(), tokenizers.models.Unigram(pieces, SPECIAL_PIECES.index(UNKNOWN))

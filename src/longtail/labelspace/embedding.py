@@ -10,6 +10,8 @@ from longtail.data.labels import Labels
 from longtail.errors import SettingError
 from longtail.features.normaliser import Normaliser
 from longtail.features.tfidf import Tfidf
+from longtail.features.word_vectors import load_word_vectors
+from longtail.features.words import find_words
 from longtail.kernels import Floats, Ints, Longs, kernel
 
 _LABELS_PER_BLOCK = 4096
@@ -42,10 +44,34 @@ def embed_by_cooccurrence(Y: sp.csr_array) -> sp.csr_array:
 
 def embed_by_text(labels: Labels | None) -> sp.csr_array:
     """TF-IDF of the names and descriptions of the labels [n_labels, n_words], sparse."""
+    return Tfidf(ngrams=1, min_df=1).fit_transform(_list_texts(labels, "texts"))
+
+
+def embed_by_word_vectors(labels: Labels | None, source: str, seed: int = 0) -> Floats:
+    """The mean of the pretrained vectors of the words of each label's name and description [n_labels, d].
+
+    :param source: Where the word vectors are, see ``load_word_vectors``.
+    :param seed: Of the random vectors of words that have none.
+    """
+    words = [find_words(text) for text in _list_texts(labels, "word_vectors")]
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(word for some in words for word in some))}
+    if not numbers:
+        hint = "Use another embedding, or give the labels names with --vocabulary"
+        raise SettingError("embedding=word_vectors needs words in label names, and there are none", hint=hint)
+    columns, ones = [numbers[word] for some in words for word in some], [1.0 for some in words for _ in some]
+    indptr = make_indptr(np.array([len(some) for some in words]))
+    counts = sp.csr_array((np.array(ones, np.float32), np.array(columns, np.int32), indptr), (len(words), len(numbers)))
+    out: Floats = counts @ load_word_vectors(source, list(numbers), seed)
+    out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), _MIN_NORM)
+    return out
+
+
+def _list_texts(labels: Labels | None, embedding: str) -> list[str]:
+    """The name and the description of each label, as one text."""
     if labels is None:
-        raise SettingError("embedding=texts needs label names", hint="Train the method through a Tagger")
+        raise SettingError(f"embedding={embedding} needs label names", hint="Train the method through a Tagger")
     texts = zip(labels.names, labels.texts or ("",) * len(labels), strict=True)
-    return Tfidf(ngrams=1, min_df=1).fit_transform([f"{name} {text}" for name, text in texts])
+    return [f"{name} {text}" for name, text in texts]
 
 
 def embed_by_walks(Y: sp.csr_array, d: int = 128, steps: int = 3, seed: int = 0) -> Floats:

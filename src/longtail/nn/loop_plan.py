@@ -51,7 +51,7 @@ def plan_loop(
 
     :param steps: Batches per epoch.
     :param data: Arrays of the training data. A checkpoint is refused for other data, as for other settings.
-    :param n_runs: Number of networks that the method trains one after the other; they share ``minutes``.
+    :param n_runs: Number of networks or stages that the method trains one after the other; they share ``minutes``.
     """
     return LoopPlan(
         epochs=plan.epochs,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import log, log2
 from typing import TypeVar
 
+from longtail.conditions import Condition, refuse_unused
 from longtail.nn.schedule import SCHEDULES
 from longtail.settings import MAX_SEED, Settings, setting, settings
 
@@ -48,8 +49,8 @@ class TrainingSettings(Settings):
         minimum=0,
     )
     minutes: float | None = setting(
-        "Minutes after which training stops, with the best weights so far. The learning rate falls in time for that. None:"
-        " no limit.",
+        "Minutes after which the training of the network stops, with the best weights so far; that of features and of a"
+        " sparse part is not counted. The learning rate falls in time for that. None: no limit.",
         default=None,
         positive=True,
     )
@@ -61,6 +62,12 @@ class TrainingSettings(Settings):
     )
     log: str | None = setting("File that gets one JSON line per epoch.", default=None)
     checkpoint: str | None = setting("File to which the run is saved, and from which a killed run resumes.", default=None)
+
+    def check_held_out(self, valid: object) -> None:
+        """Raise a ``SettingError`` for a setting that needs held-out samples if there are none; 0 says that it is off."""
+        given = tuple(name for name in ("patience", "collapse_epochs") if getattr(self, name))
+        has_held_out = valid is not None or self.holdout > 0
+        refuse_unused(self, [Condition(has_held_out, "held-out samples: holdout above 0, or validation data", given)])
 
 
 @dataclass(frozen=True, kw_only=True)

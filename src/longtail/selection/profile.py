@@ -64,6 +64,11 @@ class Profile:
         return float(np.mean(self.lengths)) if self.lengths else 0.0
 
     @property
+    def median_words(self) -> float:
+        """Number of words of the median text; 0 for vectors."""
+        return float(np.median(self.lengths)) if self.lengths else 0.0
+
+    @property
     def n_words(self) -> float:
         """Words of all texts."""
         return self.n_samples * self.words_per_text

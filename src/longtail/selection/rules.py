@@ -11,6 +11,7 @@ from longtail.selection.profile import Profile
 
 _MANY_LABELS = 4096  # from here on networks no longer score all labels in each step
 _FEW_SAMPLES = 10  # of the median label
+_LONG_TEXT_WORDS = 200  # of the median text: Reuters has 86, manual pages 427
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,13 @@ class Rule:
         return dict(sorted(complete.items(), key=lambda pair: -sum(pair[1])))
 
 
-RULES = (
+RULES = (  # the first that applies
+    Rule(
+        f"long texts: the median one has more than {_LONG_TEXT_WORDS} words",
+        lambda p: p.median_words > _LONG_TEXT_WORDS,
+        ("manpages-seealso",),  # of 9,200 labels, so this comes before the rule for many labels
+        "manual pages",
+    ),
     Rule(
         "many thousands of labels",
         lambda p: p.n_labels > _MANY_LABELS,
@@ -47,7 +54,7 @@ RULES = (
         "parameters of Python functions",
     ),
     Rule(
-        "texts, enough samples for most labels",
+        "short texts, enough samples for most labels",
         lambda p: p.has_texts,
         ("debian-debtags", "reuters21578-modapte"),
         "package descriptions and Reuters",

@@ -145,7 +145,8 @@ class AplcTraining:
         steps = len(self.batches(np.random.default_rng(0)))
         pairs = [(self.rows, self.Y), *([valid] if valid else [])]
         data = (array for x, y in pairs for array in (*_list_arrays(x), y.indptr, y.indices))
-        loop = plan_loop(self.settings, self.plan, steps, data)
+        n_runs = 2 if self.settings.head_epochs else 1
+        loop = plan_loop(self.settings, self.plan, steps, data, n_runs=n_runs)
         return replace(loop, schedule=add_warm_up(self.settings.schedule, self.settings.warm_up or 0.0))
 
     def collect_arrays(self) -> State:

@@ -231,9 +231,16 @@ class LightAttentionSettings(TrainingSettings, NameSettings, SparsePartSettings)
     def check_plan(self, plan: LightAttentionPlan) -> None:
         """Raise a ``SettingError`` for a value that has no effect with these labels."""
         with_tree = f"a label tree: more than {MAX_EXHAUSTIVE_LABELS:,} labels, or negatives=static or dynamic"
-        is_deep = plan.levels > 2
-        refuse_unused(self, [Condition(plan.n_halvings > 0, with_tree, _ONLY_WITH_TREE)])
-        refuse_unused(self, [Condition(is_deep, "a tree of three or more levels, such as levels=3", ("fanout",))])
+        max_levels = 1 + ceil(plan.n_halvings / log2(self.fanout))
+        more_clusters = f"more clusters: a smaller max_leaf or fanout; here there are {max_levels} levels"
+        conditions = [
+            Condition(plan.n_halvings > 0, with_tree, _ONLY_WITH_TREE),
+            Condition(plan.levels > 1, "two or more levels", ("max_leaf", "beam", "generator", "warm_start")),
+            Condition(plan.levels > 2, "a tree of three or more levels, such as levels=3", ("fanout",)),
+            Condition(plan.levels <= max_levels, more_clusters, ("levels",)),
+            Condition(plan.average_from < plan.epochs, f"more epochs; here there are {plan.epochs}", ("average_from",)),
+        ]
+        refuse_unused(self, conditions)
 
     def plan(self, n_samples: int, n_labels: int, *, sparse_part: bool | None = None) -> LightAttentionPlan:
         """Fill in what depends on the number of training texts and of labels that have one.

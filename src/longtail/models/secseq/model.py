@@ -19,8 +19,9 @@ from longtail.features.mlp import Doubles
 from longtail.features.pretrained import check_encoder, choose_token_settings
 from longtail.features.tfidf import Tfidf
 from longtail.features.tokens import Tokens
+from longtail.features.word_vectors import check_word_vectors, load_word_vectors
 from longtail.kernels import Bools, Floats
-from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed_by_walks, pifa
+from longtail.labelspace.embedding import embed_by_samples, embed_by_text, embed_by_walks, embed_by_word_vectors, pifa
 from longtail.linear.centroid_trial import CentroidTrial
 from longtail.linear.sparse_part import SparsePart
 from longtail.linear.sparse_training import choose_scale, fit_sparse_part, update_sparse_part
@@ -67,9 +68,9 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     With thousands of labels, a sparse linear part is added to the scores of ``target=set`` over features.
 
     Presets: ``best`` is the defaults: ``target=set`` over features, three trees. ``paper`` is SeCSeq with the
-    published network of mlc2seq (four trees, the best of five beams, K and D by our rule), except for its tokens: word
-    pieces with trained vectors in place of words with frozen word2vec vectors of Wikipedia. ``mlc2seq`` is the same with
-    one symbol per label.
+    published network of mlc2seq (four trees, the best of five beams, K and D by our rule). Its words with frozen vectors
+    need a file of such vectors: set ``word_vectors``, and ``token_width=None`` unless they have 512 dimensions; without it,
+    the network reads word pieces and trains their vectors. ``mlc2seq`` is the same with one symbol per label.
 
     Training needs torch; prediction with the encoder ``words``, or ``bag`` with ``target=set``, does not.
 
@@ -121,6 +122,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         super().check_requirements()
         if self.encoder != WORDS:
             check_encoder(self.encoder)
+        if self.word_vectors is not None:
+            check_word_vectors(self.word_vectors)
 
     @classmethod
     def upgrade(cls, about: dict[str, Any], state: dict[str, State]) -> tuple[dict[str, Any], dict[str, State]]:
@@ -131,7 +134,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
         from longtail.models.secseq.training import fit_tree
 
         plan = self.plan(self.n_samples, self.n_seen)
-        self.check_plan(plan)
+        self.check_plan(plan, self.n_seen)
         self.tokens = self._make_tokens()
         if self.tokens is not None:
             self.tokens.fit(self._mask_digits(X), progress)
@@ -143,7 +146,8 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
         whole = self.get_network_settings(SecSeqSettings)
         settings = [self._tree_settings(m, whole) for m in range(plan.n_trees)]
-        trees = [(texts, Y, codes, n_inputs, s, plan, valid) for codes, s in zip(self.forest, settings, strict=True)]
+        shared = plan, valid, self._load_word_vectors()
+        trees = [(texts, Y, codes, n_inputs, s, *shared) for codes, s in zip(self.forest, settings, strict=True)]
         if self.jobs > 1 and plan.n_trees > 1:
             if self.processes is not None:
                 hint = "Train one tree after the other, each with all processes: jobs=1"
@@ -233,14 +237,30 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
                 return embed_by_samples(Y)
             case "texts":
                 return embed_by_text(self.labels)
+            case "word_vectors":
+                assert self.word_vectors is not None
+                return embed_by_word_vectors(self.labels, self.word_vectors, self.seed)
             case _:
                 return embed_by_walks(Y, seed=self.seed)
 
     def _make_tokens(self) -> Tokens | None:
         if self.encoder == WORDS:
             return None
-        kind = choose_token_settings(self.encoder)
+        kind = {**choose_token_settings(self.encoder), "whole_words": self.reads_word_vectors}
         return Tokens(**kind, max_length=self.max_length, n_pieces=self.n_pieces, cache=self.cache)
+
+    def _load_word_vectors(self) -> Floats | None:
+        """The pretrained vectors of the words that the encoder reads [n_words, d]; None if there are none."""
+        if not self.reads_word_vectors:
+            return None
+        assert self.tokens is not None and self.word_vectors is not None
+        words = [self.tokens.get_token(number) for number in range(self.tokens.n_tokens)]
+        vectors = load_word_vectors(self.word_vectors, words, self.seed)
+        name, dim = ("width", self.width) if self.encoder == "bag" else ("token_width", self.token_width)
+        if dim not in (None, vectors.shape[1]):
+            found = f"{name} is {dim}, but the vectors of {self.word_vectors} have {vectors.shape[1]} dimensions"
+            raise SettingError(found, hint=f"Leave {name} out, or set {name}=none to override a preset")
+        return vectors
 
     def _encode(self, X: Any) -> Texts:
         """What the encoder reads: feature vectors, or the tokens of texts."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import scipy.sparse as sp
 
 from longtail.conditions import Condition, refuse_unused
+from longtail.errors import SettingError
 from longtail.features.pretrained import SCRATCH_ENCODERS, STATIC_VECTORS
 from longtail.features.token_rows import TokenRows
 from longtail.labelspace.names import NameSettings
@@ -62,9 +63,18 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
     )
     layers: int = setting("Number of layers of an encoder trained from scratch.", default=1, paper="1", positive=True)
     max_length: int = setting("Tokens read per text; the rest is cut off.", default=256, paper="300", positive=True)
+    word_vectors: str | None = setting(
+        "Pretrained word vectors: a file in the text format of GloVe or word2vec, or wordllama. The encoders bag, gru and"
+        " lstm then read whole words and start from these vectors. None: word pieces, whose vectors start at random.",
+        default=None,
+        paper="word2vec, trained on Wikipedia",
+    )
+    freeze_vectors: bool | None = setting(
+        "Whether pretrained word vectors of the encoder stay fixed in training. None: yes.", default=None, paper="true"
+    )
     n_pieces: int | None = setting(
-        "Number of word pieces of an encoder trained from scratch. None: one for each word that occurs at least twice, at"
-        " most 32,000.",
+        "Number of word pieces of an encoder trained from scratch, or of words with word_vectors. None: one for each word"
+        " that occurs at least twice, at most 32,000.",
         default=None,
         paper="50,000 words",
         positive=True,
@@ -82,10 +92,11 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
     )
     embedding: str = setting(
         "Label vectors from which codes are made: pifa (words of a label's texts), indicator (which texts have the label),"
-        " texts (words of label names and descriptions) or graph (random walks over labels that co-occur).",
+        " texts (words of label names and descriptions), word_vectors (the mean of the pretrained vectors of these words) or"
+        " graph (random walks over labels that co-occur).",
         default="pifa",
         paper="not given",
-        choices=("pifa", "indicator", "texts", "graph"),
+        choices=("pifa", "indicator", "texts", "word_vectors", "graph"),
     )
     quantiser: str = setting(
         "How a random projection becomes K symbols: ordinal (ranges with equally many labels) or uniform (ranges of equal"
@@ -236,8 +247,14 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
         """Raise a ``SettingError`` for a wrong value, or one that has no effect next to the others."""
         super().check()
         sequences, words, scratch = self.target == "sequence", self.encoder == WORDS, self.encoder in SCRATCH_ENCODERS
+        has_trees = self.starts_from_centroids if self.n_trees is None else self.n_trees > 1
         only_sequences = ("label_order", "positions", "max_labels", "symbol_width", "decoding")
+        if self.embedding == "word_vectors" and self.word_vectors is None:
+            raise SettingError("embedding=word_vectors needs pretrained vectors", hint="Set word_vectors=FILE or wordllama")
+        uses_vectors = self.reads_word_vectors or self.embedding == "word_vectors"
         conditions = [
+            Condition(uses_vectors, "encoder=bag, gru or lstm, or embedding=word_vectors", ("word_vectors",)),
+            Condition(self.reads_word_vectors, "word_vectors, and encoder=bag, gru or lstm", ("freeze_vectors",)),
             Condition(sequences, "target=sequence", only_sequences),
             Condition(sequences and self.decoding == "samples", "target=sequence and decoding=samples", ("samples",)),
             Condition(sequences and self.decoding != "direct", "target=sequence and another decoding", ("constrained",)),
@@ -252,16 +269,38 @@ class SecSeqSettings(TrainingSettings, NameSettings, SparsePartSettings):
             Condition(self.encoder in RECURRENT, "encoder=gru or lstm", ("token_width",)),
             Condition(scratch and self.encoder != "bag", "encoder=gru, lstm, transformer or xlnet", ("layers",)),
             Condition(self.coding == "random", "coding=random", ("quantiser",)),
-            Condition(self.n_trees != 1, "n_trees above 1", ("jobs",)),
+            Condition(has_trees, "n_trees above 1", ("jobs",)),
+            Condition(not sequences or not self.collapse_epochs, "target=set", ("collapse_epochs",)),
         ]
         refuse_unused(self, conditions)
 
-    def check_plan(self, plan: SecSeqPlan) -> None:
-        """Raise a ``SettingError`` for a value that has no effect with these labels."""
+    def check_plan(self, plan: SecSeqPlan, n_labels: int) -> None:
+        """Raise a ``SettingError`` for a value that has no effect with these labels.
+
+        :param n_labels: Number of labels that have training texts.
+        """
         is_deep = self.target == "sequence" or plan.depth > 1
+        is_shared = self.coding == "random" or plan.depth > 1 or n_labels > plan.n_symbols
         needs = "codes of two or more symbols: more labels, or depth=2"
-        refuse_unused(self, [Condition(is_deep, needs, ("beam", "node_vectors"))])
-        refuse_unused(self, [Condition(is_deep or self.encoder != WORDS, needs, ("hidden",))])
+        own_symbols = "labels that share symbols; here each label has its own, in the order of their frequency"
+        conditions = [
+            Condition(is_deep, needs, ("beam", "node_vectors")),
+            Condition(is_deep or self.encoder != WORDS, needs, ("hidden",)),
+            Condition(is_shared, own_symbols, ("embedding",)),
+            Condition(is_shared or self.label_order != "code", own_symbols, ("label_order",)),
+            Condition(plan.n_trees > 1, "n_trees above 1", ("jobs",)),
+        ]
+        refuse_unused(self, conditions)
+
+    @property
+    def reads_word_vectors(self) -> bool:
+        """Whether the encoder reads whole words and starts from their pretrained vectors."""
+        return self.word_vectors is not None and self.encoder in ("bag", *RECURRENT)
+
+    @property
+    def freezes_vectors(self) -> bool:
+        """Whether the vectors of words that the encoder reads are not trained."""
+        return self.reads_word_vectors and self.freeze_vectors is not False
 
     @property
     def is_set_of_words(self) -> bool:

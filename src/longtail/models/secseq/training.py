@@ -26,7 +26,7 @@ from longtail.models.secseq.start import WORD_STD, start_from_centroids
 from longtail.models.secseq.targets import make_sequences
 from longtail.nn.devices import find_device, torch_threads
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
-from longtail.nn.encoders import BagEncoder, TextEncoder
+from longtail.nn.encoders import BagEncoder, RecurrentEncoder, TextEncoder
 from longtail.nn.loop import Metric, train
 from longtail.nn.loop_plan import plan_loop
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowOptimizer, RowSgd, split_parameters
@@ -57,14 +57,16 @@ def fit_tree(
     settings: SecSeqSettings,
     plan: SecSeqPlan,
     valid: HeldOut | None,
+    word_vectors: Floats | None = None,
     progress: Progress = SILENT,
 ) -> tuple[State, list[dict[str, float]]]:
     """Train the network of one tree. Returns its arrays as they are saved, and one row of figures per epoch.
 
     :param n_inputs: Number of words or tokens that the encoder knows.
+    :param word_vectors: Pretrained vectors of these [n_inputs, d], if there are any.
     """
     torch.manual_seed(settings.seed)
-    encoder = make_text_encoder(settings, n_inputs)
+    encoder = make_text_encoder(settings, n_inputs, word_vectors)
     net = make_network(settings, encoder, codes).to(find_device(settings.device))
     labelled = np.flatnonzero(np.diff(Y.indptr))  # samples with labels
     lengths = _count_tokens(texts)[labelled]
@@ -84,9 +86,18 @@ def fit_tree(
     return compress_arrays({**export_network(net), **objective.arrays}, settings), run.history
 
 
-def make_text_encoder(settings: SecSeqSettings, n_inputs: int) -> WordsEncoder | TextEncoder:
-    """Build the encoder, for this number of words or tokens."""
+def make_text_encoder(
+    settings: SecSeqSettings, n_inputs: int, word_vectors: Floats | None = None
+) -> WordsEncoder | TextEncoder:
+    """Build the encoder, for this number of words or tokens; it starts from their pretrained vectors, if there are any."""
     s = settings
+    if word_vectors is not None:
+        dim = word_vectors.shape[1]
+        sizes = {"width": dim} if s.encoder == "bag" else {"width": s.get_width(), "token_width": dim}
+        encoder = make_encoder(s.encoder, n_inputs, layers=s.layers, **sizes)
+        assert isinstance(encoder, BagEncoder | RecurrentEncoder)
+        encoder.table.weight.data.copy_(torch.from_numpy(word_vectors))
+        return encoder
     if s.encoder == WORDS:
         return WordsEncoder(n_inputs, s.get_width(), s.keep_prob, WORD_STD if s.starts_from_centroids else None)
     return make_encoder(s.encoder, n_inputs, width=s.get_width(), layers=s.layers, token_width=s.token_width)
@@ -126,11 +137,18 @@ def _export_head(net: SecSeqNetwork) -> State:
 
 
 def make_optimizer(net: SecSeqNetwork, settings: SecSeqSettings, plan: SecSeqPlan) -> JointOptimizer:
-    """Plain SGD for word vectors, Adam over the used rows for vectors of tokens and nodes, AdamW for the rest."""
+    """Plain SGD for word vectors, Adam over the used rows for vectors of tokens and nodes, AdamW for the rest.
+
+    Frozen vectors of words are left out.
+    """
     tables, dense = split_parameters(net)
     is_words = isinstance(net.encoder, WordsEncoder)
     nodes = net.node_vectors if isinstance(net, SetNetwork) else None
     tables = [table for table in tables if table is not nodes]
+    if settings.freezes_vectors:
+        for table in tables:
+            table.weight.requires_grad_(False)
+        tables = []
     in_encoder = set() if is_words else set(net.encoder.parameters())
     groups = [
         {"params": [p for p in dense if p not in in_encoder], "lr": settings.head_rate},
