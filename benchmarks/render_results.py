@@ -48,19 +48,19 @@ INTRODUCTION = """\
 Rendered by `python benchmarks/render_results.py` from [recipes](recipes.md): a name links to its recipe, and
 `longtail reproduce` checks it. Everything was trained on `train` and evaluated once on `test`, with one thread and seed 0,
 with default settings unless others are named. The best value of a column is bold. The spread is the largest minus the
-smallest P@1 / PSP@5 of three seeds (`longtail reproduce NAME --seeds 3`), where training takes less than five minutes. Costs were measured on a busy machine: CPU
-seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
+smallest P@1 / PSP@5 of three seeds (`longtail reproduce NAME --seeds 3`), where it was measured. Costs were measured on a
+busy machine: CPU seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
 corpus or, for texts, TF-IDF of single words, which their seconds do not include;
 `plt+ngrams=1+min_df=2+subwords=0.0+min_chars=2+train_on_names=false` uses the same features. omikuji and LibMultiLabel
 take no seed: their values differ by some tenths from run to run.
 
-Recorded before names of labels were training texts, or with earlier networks, and to be recorded again: `blend` on Finna
-(English), on Debian packages and on manual pages, `blend:attention`, `blend:minilm`, `blend` with wordllama,
-`plt+dense=minilm` on Debian; `neuralxc` on Finnish Finna records, which has no sparse part there; `glas` on Finna records
-(English) and `lightattention` on Gutenberg titles, whose sparse part was an earlier one; `secseq` on Finnish Finna records,
-in 8 bits and without a sparse part. Most costs do not include calibration, which adds 0 to 14 %.
+Recorded with earlier versions, and to be recorded again: `blend` on Finna (English), on Debian packages and on manual pages,
+`blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm` on Debian (before names of labels were training
+texts); `neuralxc` and `secseq` on Finnish Finna records (without a sparse part). The networks on manual pages, Gutenberg
+titles and Finna records were recorded before their sparse part had clusters, `lightattention` before its sparse part had
+more features than words. Most costs do not include calibration, which adds 0 to 14 %.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""

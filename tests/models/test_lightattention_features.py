@@ -69,5 +69,5 @@ def test_words_that_suffice_are_those_of_the_vocabulary() -> None:
 def test_a_saved_model_with_impossible_features_is_refused(settings: list[float]) -> None:
     model = LightAttention(**SETTINGS).fit(*inflect(400, seed=0))
     state = {**model.state(), "features.settings": np.array(settings)}
-    with pytest.raises(LongtailError, match="ngrams|subwords|settings"):
+    with pytest.raises(LongtailError, match=r"ngrams|subwords|settings"):
         LightAttention(**SETTINGS).restore(state)

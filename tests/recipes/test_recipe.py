@@ -132,7 +132,7 @@ def test_the_spread_over_seeds_is_recorded_and_kept(recipe: Recipe, monkeypatch:
     assert (recorded.expected["P@1"], recorded.spread) == (60, {"seeds": 3, **dict.fromkeys(METRICS, 0.0), "P@1": 2.5})
     reproduce(recorded, record_values=True)
     assert read_recipe(recipe.path).spread == recorded.spread  # one seed says nothing about it
-    with pytest.raises(SettingError, match="seeds is 0. It must be a positive integer"):
+    with pytest.raises(SettingError, match=r"seeds is 0. It must be a positive integer"):
         reproduce(recipe, seeds=0)
 
 
