@@ -40,6 +40,15 @@ def escape_json(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0] if found[0] in "\t\r\n" else f"\\u{ord(found[0]):04x}", text)
 
 
+def format_count(n: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> format_count(1, "new label"), format_count(2000, "new label")
+    ('1 new label', '2,000 new labels')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def _show(control: str) -> str:
     code = ord(control)
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"

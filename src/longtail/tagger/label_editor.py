@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from longtail.data.labels import Labels
 from longtail.data.read import read
 from longtail.data.vocabulary import read_vocabulary
 from longtail.decisions.constraints import Constraints, merge_constraints
-from longtail.errors import BundleError, SettingError
+from longtail.errors import BundleError
 from longtail.kernels import Ints
 from longtail.state import UNDESCRIBED, check_array
 from longtail.tagger import lifecycle
 from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
-from longtail.tagger.register import PART, Change, Register
+from longtail.tagger.register import PART, Change, Register, get_date
 from longtail.tagger.tagger import Tagger
 from longtail.tagger.unseen import PART as UNSEEN
 from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, compare_vocabulary
@@ -45,9 +44,9 @@ class LabelEditor:
         self._about: dict[str, Any] = {}  # the manifest of a saved tagger
         self._scores_names = isinstance(model, Tagger) and model.unseen is not None
         if isinstance(model, Tagger):
-            self._register, self._label_counts = model.register, model.model.label_counts
+            self._register, self._saved_counts = model.register, model.model.label_counts
         else:
-            self._register, self._label_counts = self._load(Path(model))
+            self._register, self._saved_counts = self._load(Path(model))
 
     def _load(self, folder: Path) -> tuple[Register, Ints]:
         """Read the labels of a bundle, and their training samples; the weights are not read."""
@@ -70,6 +69,11 @@ class LabelEditor:
         return self.tagger.register if self.tagger is not None else self._register  # an update may have changed it
 
     @property
+    def _label_counts(self) -> Ints:
+        """The training samples of each output of the model."""
+        return self.tagger.model.label_counts if self.tagger is not None else self._saved_counts
+
+    @property
     def constraints(self) -> Constraints | None:
         """What must hold for all predictions of the tagger; None: there are no constraints."""
         if self.tagger is not None:
@@ -79,7 +83,7 @@ class LabelEditor:
 
     @property
     def history(self) -> tuple[Change, ...]:
-        """The changes, oldest first."""
+        """The changes of the labels and the updates of the model, oldest first."""
         return self.register.history
 
     def rename(self, old: str, new: str, *, reason: str = "") -> Change:
@@ -155,16 +159,16 @@ class LabelEditor:
         given = [constraints] if isinstance(constraints, Constraints) else constraints or ()
         old, new = self.constraints, merge_constraints(self.register.labels, given, self.register.predicted_as)
         register, summary = lifecycle.constrain(self.register, old, new)
-        change = Change(_now(), "constraints", summary, reason)
+        change = Change(get_date(), "constraints", summary, reason)
         self._replace(self.register.commit(register, change, constraints=None if old is None else old.to_dict()), new)
         return change
 
     def undo(self) -> Change:
-        """Undo the last change that was not undone yet. Predictions are exactly those before it."""
-        if not any(change.can_be_undone for change in self.history):
-            hint = "The labels are as they were after training, or after an update that added labels"
-            raise SettingError("there is no change to undo", hint=hint)
-        register, change, replaced = self.register.undo(_now())
+        """Undo the last change that was not undone yet. Without an update since, predictions are exactly those before it.
+
+        An update of the model cannot be undone; nor can changes up to the last one that added labels before an update.
+        """
+        register, change, replaced = self.register.undo(len(self._label_counts))
         former = replaced.get("constraints")
         constraints = None if former is None else Constraints.from_dict(former)
         self._replace(register, constraints if "constraints" in replaced else self.constraints)
@@ -186,7 +190,7 @@ class LabelEditor:
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
         register, summary = changed
         lifecycle.check_constraints(register, self.constraints)
-        change = Change(_now(), operation, summary, reason)
+        change = Change(get_date(), operation, summary, reason)
         self._replace(self.register.commit(register, change), self.constraints)
         return change
 
@@ -207,10 +211,6 @@ def edit_labels(model: Tagger | str | Path) -> LabelEditor:
     :param model: A tagger; or the folder of a saved one, in which each change is written at once.
     """
     return LabelEditor(model)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _list(labels: str | Sequence[str]) -> Sequence[str]:

@@ -213,10 +213,11 @@ def _describe_end(register: Register, label: int) -> str:
 
 
 def _list_names(labels: Labels, ids: Sequence[int]) -> str:
-    return _list_words([labels.names[i] for i in ids])
+    return list_words([labels.names[i] for i in ids])
 
 
-def _list_words(words: Sequence[str]) -> str:
+def list_words(words: Sequence[str]) -> str:
+    """List the first names: '"cats", "dogs", "cows" and 2 others'."""
     shown = ", ".join(f'"{word}"' for word in words[:_N_SHOWN])
     return shown + (f" and {len(words) - _N_SHOWN:,} others" if len(words) > _N_SHOWN else "")
 
@@ -224,6 +225,6 @@ def _list_words(words: Sequence[str]) -> str:
 def _summarise(constraints: Constraints) -> str:
     """Summarise constraints: 'deny "cats", "dogs"; with_parents'."""
     lists = {name: getattr(constraints, name) for name in ("allow", "deny", "subtrees", "required")}
-    parts = [f"{name} {_list_words(words)}" for name, words in lists.items() if words]
-    parts += [f"at_most_one {_list_words(group)}" for group in constraints.at_most_one]
+    parts = [f"{name} {list_words(words)}" for name, words in lists.items() if words]
+    parts += [f"at_most_one {list_words(group)}" for group in constraints.at_most_one]
     return "; ".join([*parts, *(["with_parents"] if constraints.with_parents else [])])

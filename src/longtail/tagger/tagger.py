@@ -51,7 +51,7 @@ from longtail.tagger.prediction import (
     load_inputs,
     name_labels,
 )
-from longtail.tagger.register import Register
+from longtail.tagger.register import Change, Register
 from longtail.tagger.saving import pack_tagger, unpack_tagger
 from longtail.tagger.search import LabelSearch
 from longtail.tagger.sets import resolve_target
@@ -272,9 +272,9 @@ class Tagger:
         old_data = None if old is None else read_any(old, None, layout, trained=self.layout)
         return update_tagger(self, data, feedback, old_data, replay, seed, resolve_progress(progress))
 
-    def replace_pipeline(self, pipeline: Pipeline, labels: Labels) -> None:
-        """Replace everything that was fitted, after an update."""
-        self.pipeline, self.register = pipeline, self.register.extend(labels)
+    def replace_pipeline(self, pipeline: Pipeline, labels: Labels, update: Change) -> None:
+        """Replace everything that was fitted, after an update, and log it."""
+        self.pipeline, self.register = pipeline, self.register.extend(labels, self.model.n_labels, update)
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.

@@ -20,9 +20,12 @@ from longtail.errors import DataError, SettingError
 from longtail.kernels import Longs
 from longtail.model import Input
 from longtail.pipeline import Pipeline
+from longtail.printable import format_count
 from longtail.progress import Progress, format_duration
 from longtail.samples import count_samples, widen
 from longtail.tagger.inputs import check_inputs
+from longtail.tagger.lifecycle import list_words
+from longtail.tagger.register import Change
 from longtail.topk import find_hits
 
 if TYPE_CHECKING:
@@ -52,10 +55,20 @@ class UpdateReport:
     unknown_words: float | None  # share of the words of the new texts that the features do not know
     notes: tuple[str, ...]
 
+    @property
+    def summary(self) -> str:
+        """What the model has learned from, for the history."""
+        parts = [format_count(self.n_samples, "new sample")] if self.n_samples else []
+        parts += [f"{format_count(self.n_feedback, 'text')} with feedback"] if self.n_feedback else []
+        if self.new_labels:
+            parts.append(f"{format_count(len(self.new_labels), 'new label')}: {list_words(self.new_labels)}")
+        return ", ".join(parts)
+
     def __str__(self) -> str:
         """A few lines to read."""
-        samples = f"{self.n_samples:,} new samples, {self.n_feedback:,} with feedback, {self.n_replayed:,} replayed"
-        lines = [f"{samples}; {len(self.new_labels):,} new labels", f"{self.trained} in {format_duration(self.seconds)}"]
+        samples = f"{format_count(self.n_samples, 'new sample')}, {self.n_feedback:,} with feedback"
+        samples += f", {self.n_replayed:,} replayed; {format_count(len(self.new_labels), 'new label')}"
+        lines = [samples, f"{self.trained} in {format_duration(self.seconds)}"]
         if self.before is not None and self.after is not None:
             lines.append(f"P@1 on {self.n_held_out:,} new samples: {self.before:.1f} before, {self.after:.1f} after")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -120,7 +133,7 @@ def update_tagger(
         unknown_words=unknown,
         notes=_note(tagger, pipeline, unknown, replayed is None and len(labels) > len(tagger.labels)),
     )
-    tagger.replace_pipeline(pipeline, labels)
+    tagger.replace_pipeline(pipeline, labels, Change.update(report.summary))
     return report
 
 
