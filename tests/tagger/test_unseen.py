@@ -14,6 +14,7 @@ import longtail
 from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger, TopK
 from longtail.errors import SettingError
 from longtail.tagger import unseen
+from longtail.tagger.decisions import Decisions
 from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, fit_unseen, has_words, mix
 from longtail.topk import NO_LABEL
 
@@ -133,15 +134,25 @@ def test_raw_scores_leave_them_out(tagger: Tagger) -> None:
     assert {tag.label for tag in tagger.predict(["quinces"], 10, raw=True)[0]} == set(KNOWN)
 
 
+@pytest.mark.parametrize("method", ["ovr", "plt"])  # their scores are margins and probabilities
 @pytest.mark.parametrize("settings", [{"unseen": False}, {"calibrate": False}])
-def test_it_can_be_switched_off(data: Dataset, settings: dict[str, bool]) -> None:
-    tagger = Tagger("ovr", threads=1, **settings).fit(data)  # without calibration, scores are margins
+def test_it_can_be_switched_off(data: Dataset, method: str, settings: dict[str, bool]) -> None:
+    tagger = Tagger(method, threads=1, **settings).fit(data)
     editor = LabelEditor(tagger)
     editor.add(["quinces"])
     assert "does not score names" in editor.notes[0]
     assert tagger.unseen is None and len(tagger.predict(["quinces"], 10)[0]) == len(KNOWN)
     with pytest.raises(SettingError, match="no training samples"):
         tagger.explain("quinces", "quinces")
+
+
+def test_an_uncalibrated_bundle_with_fitted_names_does_not_use_them(tagger: Tagger, tmp_path: Path) -> None:
+    tagger.decisions = Decisions(tagger.model.default_threshold)  # as some were saved
+    tagger.save(tmp_path / "model")
+    editor = LabelEditor(tmp_path / "model")
+    editor.add(["quinces"])
+    assert "is not calibrated, and does not score names" in editor.notes[0]
+    assert len(longtail.load(tmp_path / "model").predict(["quinces"], 10)[0]) == len(KNOWN)
 
 
 def test_labels_of_the_vocabulary_without_samples_are_predicted_at_once(data: Dataset) -> None:

@@ -15,6 +15,7 @@ from longtail.kernels import Ints
 from longtail.state import UNDESCRIBED, check_array
 from longtail.tagger import lifecycle
 from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
+from longtail.tagger.decisions import PART as CALIBRATION
 from longtail.tagger.register import PART, Change, Register, get_date
 from longtail.tagger.tagger import Tagger
 from longtail.tagger.unseen import PART as UNSEEN
@@ -42,8 +43,8 @@ class LabelEditor:
         self.folder = None if isinstance(model, Tagger) else Path(model)
         self.notes: tuple[str, ...] = ()  # what was guessed or left out while the last vocabulary was read
         self._about: dict[str, Any] = {}  # the manifest of a saved tagger
-        self._scores_names = isinstance(model, Tagger) and model.unseen is not None
         if isinstance(model, Tagger):
+            self._is_calibrated, self._knows_names = model.calibration is not None, model.unseen is not None
             self._register, self._saved_counts = model.register, model.model.label_counts
         else:
             self._register, self._saved_counts = self._load(Path(model))
@@ -51,7 +52,8 @@ class LabelEditor:
     def _load(self, folder: Path) -> tuple[Register, Ints]:
         """Read the labels of a bundle, and their training samples; the weights are not read."""
         bundle = load_bundle(folder, checked=("labels", PART))
-        self._about, self._scores_names = bundle.about, UNSEEN in bundle.arrays
+        self._about = bundle.about
+        self._is_calibrated, self._knows_names = CALIBRATION in bundle.arrays, UNSEEN in bundle.arrays
         try:
             register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
             n_labels = len(bundle.labels)
@@ -184,8 +186,10 @@ class LabelEditor:
 
     def _note_untrained(self) -> None:
         """Note that new labels are not predicted, if the tagger does not score names."""
-        if not self._scores_names:
-            self.notes += ("this model does not score names: new labels are predicted after training on samples of them",)
+        if self._is_calibrated and self._knows_names:
+            return
+        why = "does not score names" if self._is_calibrated else "is not calibrated, and does not score names"
+        self.notes += (f"this model {why}: new labels are predicted after `longtail update` with samples of them",)
 
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
         register, summary = changed
