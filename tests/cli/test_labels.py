@@ -45,7 +45,7 @@ def test_every_operation(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "texts.jsonl").write_text('{"text": "wings and feathers", "labels": ["birds"]}\n')
     texts = str(tmp_path / "texts.jsonl")
     assert 'add: "birds", "trees"' in run(capsys, model, "add", str(tmp_path / "names.txt"), "--texts", texts)
-    assert longtail.load(model).labels.texts[-2:] == ("wings and feathers", "")
+    assert longtail.load(model).labels.examples[-2:] == (("wings and feathers",), ())
     assert run(capsys, model, "history").count("\n") == 6
     listed = json.loads(run(capsys, model, "history", "--json"))
     assert [change["operation"] for change in listed] == ["rename", "merge", "retire", "restore", "merge", "add"]

@@ -251,9 +251,10 @@ def test_added_labels_come_last_and_retired_ones_are_restored(tagger: Tagger) ->
     assert tagger.labels.names[4:] == ("birds",) and tagger.register.is_original
 
 
-def test_texts_become_descriptions(tagger: Tagger) -> None:
+def test_texts_become_examples(tagger: Tagger) -> None:
     LabelEditor(tagger).add(Labels(("birds",), texts=("animals",)), texts=[{"text": "wings", "labels": ["birds"]}])
-    assert tagger.labels.texts == ("", "", "", "", "animals wings")
+    assert tagger.labels.texts == ("", "", "", "", "animals")
+    assert tagger.labels.examples == ((), (), (), (), ("wings",))
     with pytest.raises(DataError, match="no text has one of the new labels"):
         LabelEditor(tagger).add(["trees"], texts=[{"text": "wings", "labels": ["birds"]}])
 

@@ -315,7 +315,7 @@ def _add_labels(add: _Add) -> None:
     ):
         operation(name, summary).add_argument("labels", nargs="+", metavar="LABEL", help=names)
     add_labels = operation("add", "Add labels, which are predicted by their names and descriptions until there are samples.")
-    add_labels.add_argument("--texts", metavar="DATA", help="texts with the new labels: part of their descriptions")
+    add_labels.add_argument("--texts", metavar="DATA", help="texts with the new labels: similar texts get them, too")
     diff = operation("diff", "Show what a new version of a vocabulary would change.", logged=False)
     sync = operation("sync", "Apply a new version of a vocabulary: rename, retire, add, update.")
     for parser in (add_labels, diff, sync):

@@ -18,6 +18,7 @@ from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
 from longtail.tagger.decisions import PART as CALIBRATION
 from longtail.tagger.register import PART, Change, Register, get_date
 from longtail.tagger.tagger import Tagger
+from longtail.tagger.unseen import EXAMPLES
 from longtail.tagger.unseen import PART as UNSEEN
 from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, compare_vocabulary
 
@@ -45,6 +46,7 @@ class LabelEditor:
         self._about: dict[str, Any] = {}  # the manifest of a saved tagger
         if isinstance(model, Tagger):
             self._is_calibrated, self._knows_names = model.calibration is not None, model.unseen is not None
+            self._knows_examples = model.unseen is not None and model.unseen.by_example is not None
             self._register, self._saved_counts = model.register, model.model.label_counts
         else:
             self._register, self._saved_counts = self._load(Path(model))
@@ -54,6 +56,7 @@ class LabelEditor:
         bundle = load_bundle(folder, checked=("labels", PART))
         self._about = bundle.about
         self._is_calibrated, self._knows_names = CALIBRATION in bundle.arrays, UNSEEN in bundle.arrays
+        self._knows_examples = f"{EXAMPLES}.x" in bundle.arrays.get(UNSEEN, {})
         try:
             register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
             n_labels = len(bundle.labels)
@@ -69,6 +72,11 @@ class LabelEditor:
     def register(self) -> Register:
         """The labels, what each is predicted as, and the history."""
         return self.tagger.register if self.tagger is not None else self._register  # an update may have changed it
+
+    @property
+    def _scores_names(self) -> bool:
+        """Whether labels without training samples are predicted by their names."""
+        return self._is_calibrated and self._knows_names
 
     @property
     def _label_counts(self) -> Ints:
@@ -117,16 +125,19 @@ class LabelEditor:
         reason: str = "",
         language: str | None = None,
     ) -> Change:
-        """Add labels, which are predicted by their names, other names and descriptions until they have training samples.
+        """Add labels, which are predicted by their names, descriptions and examples until they have training samples.
 
         :param labels: The labels, a list of names, or a vocabulary in any form that ``longtail.read_vocabulary`` reads.
-        :param texts: Data with texts of the new labels, in any form that ``longtail.read`` takes: part of their description.
+        :param texts: Data with texts of the new labels, in any form that ``longtail.read`` takes. They are examples: similar
+            texts get these labels. ``Tagger.update`` learns from texts, and is better once there are some for each label.
         :param reason: Why, for the history.
         :param language: The language of the names of a vocabulary.
         """
         data = None if texts is None else read(texts)
         new, _ = self._read(labels, language)
         self._note_untrained()
+        if data is not None and self._scores_names:
+            self._note_examples()
         return self._commit("add", reason, lifecycle.add(self.register, new, data))
 
     def diff(self, vocabulary: Labels | str | Path, *, language: str | None = None) -> VocabularyDiff:
@@ -186,10 +197,17 @@ class LabelEditor:
 
     def _note_untrained(self) -> None:
         """Note that new labels are not predicted, if the tagger does not score names."""
-        if self._is_calibrated and self._knows_names:
+        if self._scores_names:
             return
         why = "does not score names" if self._is_calibrated else "is not calibrated, and does not score names"
         self.notes += (f"this model {why}: new labels are predicted after `longtail update` with samples of them",)
+
+    def _note_examples(self) -> None:
+        """Note what the texts of new labels are used for."""
+        note = "texts of new labels are only compared with other texts: `longtail update` learns from them"
+        if not self._knows_examples:
+            note = "this model was trained by an older version, and does not use texts of new labels: `longtail update` does"
+        self.notes += (note,)
 
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
         register, summary = changed

@@ -107,10 +107,10 @@ def add(register: Register, new: Labels, texts: Dataset | None = None) -> Change
 
     :param register: The register.
     :param new: The labels, with other names and descriptions if there are any.
-    :param texts: Texts with some of the new labels, which are added to their descriptions.
+    :param texts: Texts with some of the new labels, which become their examples.
     """
     if texts is not None:
-        new = add_texts(new, texts)
+        new = add_examples(new, texts)
     labels, ids = register.labels.merge(new)
     n_old = len(register.labels)
     target = np.concatenate([register.target, np.arange(n_old, len(labels), dtype=np.int32)])
@@ -143,18 +143,18 @@ def check_constraints(register: Register, constraints: Constraints | None) -> No
         raise SettingError(f"the constraints of the model would be impossible: {error.found}", hint=hint) from error
 
 
-def add_texts(labels: Labels, data: Dataset) -> Labels:
-    """Append the texts of samples to the descriptions of their labels."""
+def add_examples(labels: Labels, data: Dataset) -> Labels:
+    """Append the texts of samples to the examples of their labels."""
     aligned = data.align(labels)
     if data.texts is None:
         raise DataError("these are feature vectors, not texts", where=data.source, hint="Give texts with their labels")
     Y = aligned.Y.tocsc()
-    found = [[data.texts[row] for row in Y.indices[Y.indptr[i] : Y.indptr[i + 1]]] for i in range(len(labels))]
+    found = [tuple(data.texts[row] for row in Y.indices[Y.indptr[i] : Y.indptr[i + 1]]) for i in range(len(labels))]
     if not any(found):
         hint = "The texts must have labels that are added"
         raise DataError("no text has one of the new labels", where=data.source, hint=hint)
-    texts = [" ".join([old, *more]).strip() for old, more in zip(_column(labels, "texts"), found, strict=True)]
-    return replace(labels, texts=tuple(texts))
+    examples = [(*old, *more) for old, more in zip(_column(labels, "examples"), found, strict=True)]
+    return replace(labels, examples=tuple(examples))
 
 
 def rename_labels(register: Register, names: Mapping[int, str]) -> Labels:
