@@ -123,6 +123,16 @@ def test_new_labels_without_old_samples_come_with_a_note(train: Dataset, new: Da
     assert not any("--old" in note for note in fit(train).update(new, old=train, progress=False).notes)
 
 
+def test_what_is_forgotten_is_measured_on_old_samples_that_are_not_replayed(train: Dataset, new: Dataset) -> None:
+    report = fit(train).update(new, old=train, replay=0.25, progress=False)
+    assert report.n_replayed == 50 and report.n_old == 150
+    assert report.old_before is not None and report.old_after is not None and report.old_after > report.old_before - 5
+    assert f"P@1 on 150 old samples that were not replayed: {report.old_before:.1f} before" in str(report)
+    assert fit(train).update(new, old=train, replay=1, progress=False).old_before is None
+    nothing = fit(train).update(new, old=train, replay=0, progress=False)
+    assert nothing.n_replayed == 0 and nothing.n_old == 200
+
+
 def test_vectors_are_updated_too(vectors: Dataset) -> None:
     tagger = Tagger("ovr", C=1.0, threads=1).fit(vectors.take(range(60)), progress=False)
     report = tagger.update(vectors.take(range(60, 80)), progress=False)

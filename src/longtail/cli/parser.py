@@ -273,8 +273,9 @@ def _add_changes(add: _Add) -> None:
     update.add_argument("data", nargs="?", metavar="NEW", help=f"new samples: {DATA}")
     feedback = 'JSONL, {"text": …, "accepted": […], "rejected": […], "added": […]} per line; what is not named is unknown'
     update.add_argument("--feedback", metavar="FILE", help=feedback)
-    update.add_argument("--old", metavar="DATA", help="data that the model was trained on, so that nothing is forgotten")
-    replay = "share of the data of --old that is used again (default: 0.2)"
+    old = "data that the model was trained on, so that nothing is forgotten (default: the file of `train`, if unchanged)"
+    update.add_argument("--old", metavar="DATA", help=old)
+    replay = "share of the data of --old that is used again (default: 0.2); 0: none"
     update.add_argument("--replay", type=float, metavar="SHARE", help=replay)
     update.add_argument("--out", metavar="MODEL", help="folder to save the updated model in (default: it replaces MODEL)")
     _add_overwrite(update)

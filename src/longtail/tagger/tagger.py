@@ -55,6 +55,7 @@ from longtail.tagger.register import Change, Register
 from longtail.tagger.saving import pack_tagger, unpack_tagger
 from longtail.tagger.search import LabelSearch
 from longtail.tagger.sets import resolve_target
+from longtail.tagger.training_file import TrainingFile
 from longtail.tagger.unseen import UnseenLabels
 from longtail.tagger.update import FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
@@ -73,6 +74,7 @@ class Tagger:
     """
 
     constraints: Constraints | None = None  # what must hold for all predictions, together with those of a request
+    training_file: TrainingFile | None = None  # set by the command line
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class Tagger:
             fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress), cluster, ranks)
         self.pipeline, self.register = fitted.pipeline, Register.from_labels(fitted.labels)
         self.reads_texts, self.layout = fitted.reads_texts, fitted.layout
-        self.decisions, self.unseen = fitted.decisions, fitted.unseen
+        self.decisions, self.unseen, self.training_file = fitted.decisions, fitted.unseen, None
         return self
 
     def calibrate(
