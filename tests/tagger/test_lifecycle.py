@@ -236,6 +236,25 @@ def test_a_label_that_is_gone_is_named_as_such(tagger: Tagger) -> None:
         editor.merge("music", into="fruit")
 
 
+def test_a_label_that_got_a_new_name_in_a_merge_is_named(tagger: Tagger) -> None:
+    editor = LabelEditor(tagger)
+    editor.merge(["sea", "metal"], into="water")
+    with pytest.raises(SettingError, match='"sea" was renamed to "water", which is predicted'):
+        editor.restore("sea")
+
+
+def test_the_uri_of_another_label_is_no_name(tagger: Tagger) -> None:
+    editor = LabelEditor(tagger)
+    with pytest.raises(SettingError, match='"x:sea" is the URI of the label "sea"'):
+        editor.rename("fruit", "x:sea")
+
+
+def test_a_retired_label_cannot_be_required(tagger: Tagger) -> None:
+    LabelEditor(tagger).retire("sea")
+    with pytest.raises(SettingError, match='the label "sea" is required, but retired'):
+        tagger.predict(["apple"], constraints=Constraints(required=["sea"]))
+
+
 def test_a_retired_label_gives_its_name_away(tagger: Tagger) -> None:
     editor = LabelEditor(tagger)
     editor.merge("sea", into="metal")

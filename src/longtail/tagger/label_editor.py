@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
 from longtail.data.read import read
 from longtail.data.vocabulary import read_vocabulary
 from longtail.decisions.constraints import Constraints, merge_constraints
-from longtail.errors import BundleError
+from longtail.errors import BundleError, DataError
 from longtail.kernels import Ints
 from longtail.state import UNDESCRIBED, check_array
 from longtail.tagger import lifecycle
@@ -133,7 +134,7 @@ class LabelEditor:
         :param reason: Why, for the history.
         :param language: The language of the names of a vocabulary.
         """
-        data = None if texts is None else read(texts)
+        data = None if texts is None else _read_examples(texts)
         new, _ = self._read(labels, language)
         self._note_untrained()
         if data is not None and self._scores_names:
@@ -146,8 +147,7 @@ class LabelEditor:
         :param vocabulary: The labels, or a file in any form that ``longtail.read_vocabulary`` reads.
         :param language: The language of the names of a vocabulary.
         """
-        new, source = self._read(vocabulary, language)
-        return compare_vocabulary(self.register, new, self._label_counts, source)
+        return self._compare(*self._read(vocabulary, language))
 
     def sync(self, vocabulary: Labels | str | Path, *, reason: str = "", language: str | None = None) -> VocabularyDiff:
         """Apply a new version of a vocabulary as one change: rename, retire what is gone, add what is new, update the rest.
@@ -155,7 +155,7 @@ class LabelEditor:
         Arguments and result as for ``diff``.
         """
         new, source = self._read(vocabulary, language)
-        found = compare_vocabulary(self.register, new, self._label_counts, source)
+        found = self._compare(new, source)
         if found.new:
             self._note_untrained()
         if not found.is_empty:
@@ -195,6 +195,15 @@ class LabelEditor:
             return new, str(labels)
         return labels if isinstance(labels, Labels) else Labels(tuple(labels)), ""
 
+    def _compare(self, new: Labels, source: str) -> VocabularyDiff:
+        """Compare with a vocabulary, and note if most labels are gone."""
+        found = compare_vocabulary(self.register, new, self._label_counts, source)
+        n_active = int(self.register.is_active.sum())
+        if 2 * len(found.gone) > n_active:
+            gone = f"{len(found.gone):,} of {n_active:,} labels are not in the vocabulary, and are retired by sync"
+            self.notes += (f"{gone}: check that it is the right one",)
+        return found
+
     def _note_untrained(self) -> None:
         """Note that new labels are not predicted, if the tagger does not score names."""
         if self._scores_names:
@@ -233,6 +242,17 @@ def edit_labels(model: Tagger | str | Path) -> LabelEditor:
     :param model: A tagger; or the folder of a saved one, in which each change is written at once.
     """
     return LabelEditor(model)
+
+
+def _read_examples(texts: Any) -> Dataset:
+    """Read texts with their labels. There are no options for their layout."""
+    try:
+        return read(texts)
+    except DataError as error:
+        if "--format" not in error.hint:
+            raise
+        hint = 'Write one {"text": "…", "labels": ["…"]} per line, or a CSV or TSV table with the columns text and labels'
+        raise DataError(error.found, where=error.where, hint=hint) from error
 
 
 def _list(labels: str | Sequence[str]) -> Sequence[str]:

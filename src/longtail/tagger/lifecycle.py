@@ -15,6 +15,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.labels import COLUMNS, Labels
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.errors import DataError, SettingError, suggest
+from longtail.printable import make_visible
 from longtail.tagger.register import Register
 from longtail.text_lines import check_text
 from longtail.topk import NO_LABEL
@@ -41,11 +42,16 @@ def rename(register: Register, old: str, new: str) -> Changed:
     name = register.labels.names[label]
     if not new:
         raise SettingError("the new name is empty", hint="Give a name")
+    if make_visible(new) != new:
+        raise SettingError(f'the new name "{new}" has control characters', hint="Remove tabs, line ends and the like")
     if new == name:
         raise SettingError(f'the label "{old}" has this name already', hint="Give another name")
     taken = register.labels.ids.get(new)
     if taken is not None and register.is_active[taken]:
         raise SettingError(f'there is another label "{new}"', hint="Choose another name, or merge the two labels")
+    if new in (register.labels.uris or ()) and new != register.labels.get_uri(label):
+        owner = register.labels.names[register.labels.keys[new]]
+        raise SettingError(f'"{new}" is the URI of the label "{owner}"', hint="Choose another name")
     return replace(register, labels=rename_labels(register, {label: new})), f'"{name}" is now "{new}"'
 
 
@@ -93,6 +99,9 @@ def restore(register: Register, names: Sequence[str]) -> Changed:
     labels = []
     for name in names:
         label = register.labels.keys.get(name)
+        if label is not None and register.is_active[label] and name in _column(register.labels, "former_names")[label]:
+            found = f'"{name}" was renamed to "{register.labels.names[label]}", which is predicted'
+            raise SettingError(found, hint="Use rename to give it this name again, or undo")
         if label is None or register.is_active[label]:
             ended = [register.labels.names[i] for i in np.flatnonzero(~register.is_active)]
             raise SettingError(f'"{name}" is not a label that was retired or merged', hint=suggest(name, ended))
