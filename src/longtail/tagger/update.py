@@ -72,7 +72,8 @@ class UpdateReport:
         """A few lines to read."""
         samples = f"{format_count(self.n_samples, 'new sample')}, {self.n_feedback:,} with feedback"
         samples += f", {self.n_replayed:,} replayed; {format_count(len(self.new_labels), 'new label')}"
-        lines = [samples, f"{self.trained} in {format_duration(self.seconds)}"]
+        trained, *more = self.trained.split("; ", 1)
+        lines = [samples, "; ".join([f"{trained} in {format_duration(self.seconds)}", *more])]
         if self.before is not None and self.after is not None:
             lines.append(f"P@1 on {self.n_held_out:,} new samples: {self.before:.1f} before, {self.after:.1f} after")
         if self.old_before is not None and self.old_after is not None:
