@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,13 @@ def test_a_name_that_a_new_label_has_is_not_given_back() -> None:
     tagger.update(["ripe apple"] * 5, [["fruit"]] * 5, progress=False)
     with pytest.raises(SettingError, match='the label name "fruit" occurs twice'):
         editor.undo()
+
+
+def test_the_example_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "updating.md").read_text()
+    ((code, output),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == output
 
 
 def test_updates_are_in_the_history(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_model_that_does_not_know_what_examples_mean_says_so(tagger: Tagger, t
     tagger.save(tmp_path / "model")
     editor = LabelEditor(tmp_path / "model")
     editor.add(["quinces"], texts=[{"text": "membrillo jelly", "labels": ["quinces"]}])
-    assert "does not use texts of new labels" in editor.notes[0]
+    assert "does not use those of new labels" in editor.notes[0]
     assert len(longtail.load(tmp_path / "model").predict(["membrillo jelly"], 9)[0]) == len(KNOWN)
 
 

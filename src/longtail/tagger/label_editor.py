@@ -215,7 +215,7 @@ class LabelEditor:
         """Note what the texts of new labels are used for."""
         note = "texts of new labels are only compared with other texts: `longtail update` learns from them"
         if not self._knows_examples:
-            note = "this model was trained by an older version, and does not use texts of new labels: `longtail update` does"
+            note = "this model does not compare texts, and does not use those of new labels: `longtail update` does"
         self.notes += (note,)
 
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
