@@ -1,4 +1,4 @@
-"""Texts of others in output: control characters become visible, so that they cannot move the cursor or hide anything."""
+"""Texts in output: numbers of things, and texts of others with their control characters made visible."""
 
 from __future__ import annotations
 
@@ -47,6 +47,19 @@ def format_count(n: int, noun: str) -> str:
     ('1 new label', '2,000 new labels')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def describe_update(trained: str, n_new: int) -> str:
+    """Say what an update has trained.
+
+    :param trained: What was trained further.
+    :param n_new: Labels that had no samples before.
+
+    >>> describe_update("3 of 5 nodes trained", 1), describe_update("3 of 5 nodes trained", 0)
+    ('3 of 5 nodes trained; 1 label got its first samples', '3 of 5 nodes trained')
+    """
+    whose = "its" if n_new == 1 else "their"
+    return f"{trained}; {format_count(n_new, 'label')} got {whose} first samples" if n_new else trained
 
 
 def _show(control: str) -> str:

@@ -11,25 +11,11 @@ from numpy.typing import NDArray
 from longtail.csr import check_features, check_labels
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Bools
-from longtail.printable import format_count
 
 
 def count_samples(X: Any) -> int:
     """Return the number of samples of a matrix or a list of texts."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def describe_update(trained: str, n_new: int) -> str:
-    """Say what an update has trained.
-
-    :param trained: What was trained further.
-    :param n_new: Labels that had no samples before.
-
-    >>> describe_update("3 of 5 nodes trained", 1), describe_update("3 of 5 nodes trained", 0)
-    ('3 of 5 nodes trained; 1 label got its first samples', '3 of 5 nodes trained')
-    """
-    whose = "its" if n_new == 1 else "their"
-    return f"{trained}; {format_count(n_new, 'label')} got {whose} first samples" if n_new else trained
 
 
 def check_input(X: Any, reads: str, reader: str) -> Any:

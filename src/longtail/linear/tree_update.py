@@ -15,8 +15,8 @@ from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights
 from longtail.linear.tree import LinearTree
 from longtail.linear.tree_weights import TreeWeights
 from longtail.linear.update import CompactSamples, UpdateSamples, divide_counts
+from longtail.printable import describe_update
 from longtail.progress import Stage
-from longtail.samples import describe_update
 
 _MAX_PLACED_SAMPLES = 64  # of a new label, that choose its place
 

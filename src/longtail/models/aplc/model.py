@@ -28,8 +28,8 @@ from longtail.models.aplc.plan import BAG_ENCODERS, WORDS
 from longtail.models.aplc.search import ClusterSearch
 from longtail.models.aplc.settings import AplcSettings, Texts
 from longtail.nn.saved_encoder import SavedEncoder, encode_bags
+from longtail.printable import describe_update
 from longtail.progress import Progress
-from longtail.samples import describe_update
 from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
 

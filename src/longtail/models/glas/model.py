@@ -26,8 +26,8 @@ from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.settings import GlasSettings
+from longtail.printable import describe_update
 from longtail.progress import Progress
-from longtail.samples import describe_update
 from longtail.search.exact import ExactIndex
 from longtail.search.exact_sum import build_index, search_labels
 from longtail.search.index import LabelIndex

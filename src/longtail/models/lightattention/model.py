@@ -30,8 +30,8 @@ from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.structure import check_networks
 from longtail.models.lightattention.words import Vocabulary
+from longtail.printable import describe_update
 from longtail.progress import Progress
-from longtail.samples import describe_update
 from longtail.search.topk_kernels import average_trees
 from longtail.state import State, count_parts, extract_part
 from longtail.topk import TopK

@@ -27,8 +27,8 @@ from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
+from longtail.printable import describe_update
 from longtail.progress import Progress
-from longtail.samples import describe_update
 from longtail.search.exact import ExactIndex
 from longtail.search.exact_sum import build_index, search_labels
 from longtail.search.index import LabelIndex

@@ -32,8 +32,8 @@ from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetP
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols, upgrade_features
 from longtail.models.secseq.trie import NO_CODE
+from longtail.printable import describe_update
 from longtail.progress import Progress
-from longtail.samples import describe_update
 from longtail.state import State, check_count, count_parts, extract_part, refuse
 from longtail.topk import TopK
 
