@@ -7,8 +7,9 @@ method is trained on a random part of the rest. Names by TF-IDF alone rank all l
 rows rank unseen labels together with the labels that the method has learned. A second table has the pairs of a text and an
 unseen label by probability: how many there are, how many are right, and which share of all right pairs that is; labels that
 a text mentions nothing of are in the first row. With ``--vocabulary``, no label is taken out: unseen labels are those of the
-corpus that no drawn text has, as in a vocabulary most of whose labels are seldom or never assigned. ``--test`` reads the
-test data; without it, held-out training data is measured. Draws ``docs/unseen-labels.svg`` with ``--draw``. One thread.
+corpus that no drawn text has, as in a vocabulary most of whose labels are seldom or never assigned. With ``--examples 2``, a
+further row has two training texts of each unseen label as its examples. ``--test`` reads the test data; without it, held-out
+training data is measured. Draws ``docs/unseen-labels.svg`` with ``--draw``. One thread.
 """
 
 from __future__ import annotations
@@ -31,17 +32,15 @@ from longtail.tagger.unseen import fit_unseen
 from longtail.topk import find_hits
 
 CORPORA = ("finna-yso-en", "gutenberg-lcsh", "debian-debtags", "wordnet-hypernyms")
-SHARE = 0.05  # of the labels
 COLOURS = {"names by TF-IDF": "#bbb", "words": "#7aa6d8", "words and vectors": "#1f4e8c"}
 TITLE = "Unseen labels"
 BANDS = (0.003, 0.01, 0.03, 0.1, 0.3)
 SVG = ROOT / "docs" / "unseen-labels.svg"
 
 
-def split(
-    name: str, n_texts: int, n_held_out: int, use_test: bool, seed: int, vocabulary: bool
-) -> tuple[Dataset, Dataset, np.ndarray]:
+def split(name: str, args: Any) -> tuple[Dataset, Dataset, np.ndarray]:
     """Return training data without some labels, data to measure on, and the ids of these labels."""
+    n_texts, n_held_out, use_test, seed, vocabulary = args.texts, args.held_out, args.test, args.seed, args.vocabulary
     random = np.random.default_rng(seed)
     data = read_corpus(name)
     order = random.permutation(data.n_samples)
@@ -57,10 +56,14 @@ def split(
         return train, held_out, np.flatnonzero(counts == 0)
     with_samples = np.flatnonzero(counts)  # there are no other labels
     labels = Labels(tuple(data.labels.names[i] for i in with_samples))
-    unseen = np.sort(random.choice(len(labels), int(SHARE * len(labels)), replace=False))
+    unseen = np.sort(random.choice(len(labels), int(args.share * len(labels)), replace=False))
     keep = np.ones(len(labels), np.float32)
     keep[unseen] = 0
     Y = sp.csr_array(train.Y[:, with_samples])
+    if args.examples:
+        chosen = {i: sp.csc_array(Y[:, [i]]).indices[: args.examples] for i in unseen.tolist()}
+        texts = [tuple((train.texts or ())[row] for row in chosen.get(i, ())) for i in range(len(labels))]
+        labels = replace(labels, examples=tuple(texts))
     Y.data = Y.data * keep[Y.indices]
     Y.eliminate_zeros()
     return replace(train, Y=Y, labels=labels), replace(held_out, Y=held_out.Y[:, with_samples], labels=labels), unseen
@@ -99,11 +102,11 @@ def rank_by_names(data: Dataset, train: Dataset) -> TopK:
     return TopK(np.concatenate(ids), np.ones((data.n_samples, 10)))
 
 
-def measure(name: str, args: object) -> tuple[list[Row], list[Row]]:
+def measure(name: str, args: Any) -> tuple[list[Row], list[Row]]:
     """Measure one corpus: without unseen labels, with names by words, and with static vectors; and pairs by probability."""
-    train, data, unseen = split(name, args.texts, args.held_out, args.test, args.seed, args.vocabulary)  # type: ignore[attr-defined]
+    train, data, unseen = split(name, args)
     with Stopwatch() as training:
-        tagger = Tagger(args.method, threads=1).fit(train, progress=False)  # type: ignore[attr-defined]
+        tagger = Tagger(args.method, threads=1).fit(train, progress=False)
     encoded = tagger.encode(data.texts)
     by_names = score(rank_by_names(data, train), data.Y, unseen)
     del by_names["ECE@5"]  # cosines are no probabilities
@@ -112,10 +115,13 @@ def measure(name: str, args: object) -> tuple[list[Row], list[Row]]:
     variants: dict[str, dict[str, Any] | None] = {"none": None, "words": {}}
     if find_spec("wordllama"):
         variants["words and vectors"] = {"vectors": "wordllama"}
+    if args.examples:
+        variants["words and examples"] = {}
     base, bands = 0.0, []
     for variant, options in variants.items():
         with Stopwatch() as fitting:
-            tagger.unseen = None if options is None else fit_unseen(train.texts or (), train.Y, train.labels, **options)
+            fitted = None if options is None else fit_unseen(train.texts or (), train.Y, train.labels, **options)
+            tagger.unseen = replace(fitted, by_example=None) if fitted and "examples" not in variant else fitted
         tagger.predict(list(encoded.inputs[:1]), 1)  # builds the index
         with Stopwatch() as predicting:
             best = tagger.topk(encoded, 10)
@@ -172,6 +178,8 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20_000, help="train on this many random texts (%(default)s)")
     parser.add_argument("--held-out", type=int, default=5000, help="measure on this many texts (%(default)s)")
     parser.add_argument("--test", action="store_true", help="measure on test data")
+    parser.add_argument("--share", type=float, default=0.05, help="share of the labels that are taken out (%(default)s)")
+    parser.add_argument("--examples", type=int, default=0, help="examples of each unseen label (%(default)s)")
     parser.add_argument("--vocabulary", action="store_true", help="labels of the corpus that no drawn text has are unseen")
     parser.add_argument("--method", default="plt", help="a method with its settings (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the labels and texts (%(default)s)")

@@ -1,4 +1,4 @@
-"""Texts of others in output: control characters become visible, so that they cannot move the cursor or hide anything."""
+"""Texts in output: numbers of things, and texts of others with their control characters made visible."""
 
 from __future__ import annotations
 
@@ -38,6 +38,28 @@ def escape_json(text: str) -> str:
     '"a\\u0085"'
     """
     return _CONTROLS.sub(lambda found: found[0] if found[0] in "\t\r\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def format_count(n: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> format_count(1, "new label"), format_count(2000, "new label")
+    ('1 new label', '2,000 new labels')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def describe_update(trained: str, n_new: int) -> str:
+    """Say what an update has trained.
+
+    :param trained: What was trained further.
+    :param n_new: Labels that had no samples before.
+
+    >>> describe_update("3 of 5 nodes trained", 1), describe_update("3 of 5 nodes trained", 0)
+    ('3 of 5 nodes trained; 1 label got its first samples', '3 of 5 nodes trained')
+    """
+    whose = "its" if n_new == 1 else "their"
+    return f"{trained}; {format_count(n_new, 'label')} got {whose} first samples" if n_new else trained
 
 
 def _show(control: str) -> str:

@@ -45,7 +45,7 @@ def test_every_operation(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "texts.jsonl").write_text('{"text": "wings and feathers", "labels": ["birds"]}\n')
     texts = str(tmp_path / "texts.jsonl")
     assert 'add: "birds", "trees"' in run(capsys, model, "add", str(tmp_path / "names.txt"), "--texts", texts)
-    assert longtail.load(model).labels.texts[-2:] == ("wings and feathers", "")
+    assert longtail.load(model).labels.examples[-2:] == (("wings and feathers",), ())
     assert run(capsys, model, "history").count("\n") == 6
     listed = json.loads(run(capsys, model, "history", "--json"))
     assert [change["operation"] for change in listed] == ["rename", "merge", "retire", "restore", "merge", "add"]
@@ -63,6 +63,28 @@ def test_a_vocabulary_is_compared_and_followed(model: str, tmp_path: Path, capsy
     assert active_labels(model) == {"fruits", "metal", "music", "birds"}
     assert json.loads(run(capsys, model, "diff", str(tmp_path / "v.tsv"), "--json"))["unchanged"] == 4
     assert "sync" in run(capsys, model, "undo") and names(model) == {"fruit", "metal", "music", "sea"}
+
+
+def test_notes_and_tables_for_vocabularies(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("fruit\nmetal\nmusic\nsea\n")
+    assert run(capsys, model, "sync", str(path)) == "nothing to change\n"
+    path.write_text("fruit\n")
+    assert main(["labels", model, "diff", str(path)]) == 0
+    assert "3 of 4 labels are not in the vocabulary, and are retired by sync" in capsys.readouterr().err
+    path.write_text("fruit\nmetal\nmusic\nsea\n" + "".join(f"label {i}\n" for i in range(22)))
+    table = run(capsys, model, "sync", str(path))
+    assert table.count("\tneeds training\n") == 22
+    table = run(capsys, model, "diff", str(path))
+    assert table.count("\nneeds training\tlabel ") == 20 and "needs training\t… and 2 more" in table
+
+
+def test_texts_of_new_labels_in_an_unknown_format(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "names.txt").write_text("birds\n")
+    (tmp_path / "texts.txt").write_text("wings\n")
+    assert main(["labels", model, "add", str(tmp_path / "names.txt"), "--texts", str(tmp_path / "texts.txt")]) == 1
+    error = capsys.readouterr().err
+    assert 'Write one {"text": "…", "labels": ["…"]} per line' in error and "--format" not in error
 
 
 def test_constraints_are_shown_set_and_cleared(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +113,8 @@ def test_constraints_are_shown_set_and_cleared(model: str, tmp_path: Path, capsy
         (["sync", "no.tsv"], 1, "no such file"),
         (["constraints", "--deny", "fruti"], 2, 'Did you mean "fruit"'),
         (["constraints", "--clear"], 2, "this model has no constraints"),
+        (["constraints", "--at-most-one", "fruit"], 2, 'a group of at_most_one has one label, "fruit"'),
+        (["rename", "fruit", "a\tb"], 2, "has control characters"),
         (["constraints", "--clear", "--deny", "fruit"], 2, "contradict each other"),
     ],
 )

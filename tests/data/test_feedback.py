@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,18 @@ def test_texts_have_the_fields_of_the_training_data(tmp_path: Path) -> None:
 
 def test_feedback_without_any_text_is_an_error_that_shows_the_format() -> None:
     with pytest.raises(DataError, match=r'no line has a "text"\. Write one \{"text": "…", "accepted"'):
-        read_feedback([{"body": "red apple", "accepted": ["fruit"]}], LABELS, Layout(text=("text",)))
+        read_feedback([{"accepted": ["fruit"]}], LABELS, Layout(text=("text",)))
+
+
+def test_what_the_service_records_is_not_read() -> None:
+    known = {"id": "1", "date": "2026-01-01", "model": "m", "version": "2", "shown": ["sea"], "source": "annif"}
+    assert read_feedback([{**known, "text": "red apple", "accepted": ["fruit"]}], LABELS, Layout()).right.n_samples == 1
+
+
+def test_an_empty_text_with_several_fields_is_an_error() -> None:
+    given = [{"title": "", "body": " ", "accepted": ["sea"]}]
+    with pytest.raises(DataError, match="the text is empty"):
+        read_feedback(given, LABELS, Layout(text=("title", "body")))
 
 
 @pytest.mark.parametrize(
@@ -54,11 +66,19 @@ def test_feedback_without_any_text_is_an_error_that_shows_the_format() -> None:
         ('{"text": "a", "rejected": ["colour"]}', ":2:15", "there is no label"),
         ('{"text": "a", ', ":2:15", "not JSON"),
         ("[1]", ":2:1", "not an object"),
+        ("not json", ":2:1", 'Write one {"text": "…", "accepted"'),
+        (
+            '{"text": "a", "accepted": ["sea"], "rejectd": ["fruit"]}',
+            ":2:36",
+            'no key "rejectd". Did you mean "rejected"',
+        ),
+        ('{"txt": "a", "rejected": ["fruit"]}', ":2:2", 'has no key "txt". Did you mean "text"'),
+        ('{"text": " ", "rejected": ["fruit"]}', ":2:2", "the text is empty"),
     ],
 )
 def test_errors_name_the_line(tmp_path: Path, line: str, place: str, message: str) -> None:
     path = write(tmp_path / "f.jsonl", {"text": "red apple", "accepted": ["fruit"]}, line)
-    with pytest.raises(DataError, match=message) as error:
+    with pytest.raises(DataError, match=re.escape(message)) as error:
         read_feedback(path, LABELS, Layout())
     assert f"{path}{place}" in str(error.value)
 

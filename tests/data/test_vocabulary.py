@@ -120,7 +120,7 @@ def test_deprecated_concepts_and_their_links_are_left_out_and_counted(tmp_path: 
     labels, notes = read_text(tmp_path, TURTLE + "x:p3 owl:deprecated true .\n", "v.ttl", "en")
     assert labels.names == ("cats", "dogs") and labels.parents is None
     assert notes.split("\n") == [
-        "1 deprecated concepts were left out of the vocabulary",
+        "1 deprecated concept was left out of the vocabulary",
         "2 broader concepts are not in the vocabulary, or deprecated; they were left out",
     ]
 
@@ -241,6 +241,7 @@ def test_no_file_crashes_the_reader(tmp_path_factory: pytest.TempPathFactory, co
         ("v.txt", "cats\tdogs\n", 'v.txt:1:1: "cats" is not a URI, and there is no header'),
         ("v.txt", "<http://x/1>\tcats\ndogs\tcats\n", 'v.txt:2:1: "dogs" is not a URI'),
         ("v.txt", "<http://x/1>\ta\tb\tc\n", "v.txt:1:1: there are more than three cells"),
+        ("v.txt", '{"text": "a", "labels": ["b"]}\n', "v.txt:1:1: the vocabulary has JSON objects, not label names"),
         ("v.tsv", "name\turi\na\thttp://x/1\nb\thttp://x/1\n", 'v.tsv:3: the label URI "http://x/1" occurs twice'),
         ("v.tsv", "name\ttext\na\tone\tmore\n", "v.tsv:2:1: 3 cells, but the header has 2"),
         ("v.tsv", "name\ttext\na\t\n\nb\t\n", "v.tsv:3:1: a label has no name"),
@@ -256,6 +257,12 @@ def test_errors_say_where_they_are(tmp_path: Path, name: str, text: str, found: 
     with pytest.raises(DataError) as caught:
         read_text(tmp_path, text, name)
     assert found in str(caught.value) and caught.value.hint
+
+
+@pytest.mark.parametrize("column", ["text", "description", "definition"])
+def test_descriptions_have_several_names(tmp_path: Path, column: str) -> None:
+    labels, notes = read_text(tmp_path, f"name,{column}\ncats,small\n", "v.csv")
+    assert labels.texts == ("small",) and not notes
 
 
 def test_a_wrong_encoding_is_located(tmp_path: Path) -> None:

@@ -148,6 +148,8 @@ def test_a_file_holds_everything(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ('{"deny": "a"}', r"rules\.json: deny is 'a'"),
         ('{"at_most_one": 3}', r"rules\.json: at_most_one is 3"),
+        ('{"at_most_one": ["axis", "out"]}', r'Pass a list of groups: \[\["axis", "out"\]\]'),
+        ('{"at_most_one": [["axis"]]}', r"rules\.json: a group of at_most_one has one label, .axis"),
     ],
 )
 def test_a_file_with_errors_is_refused(tmp_path: Path, content: str, message: str) -> None:

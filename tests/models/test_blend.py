@@ -188,7 +188,7 @@ def test_finding_names_is_linear_in_the_text(words: str) -> None:
 
 def test_a_label_without_samples_is_predicted_by_the_tagger_not_by_the_blend() -> None:
     for unseen in (False, True):
-        blend = Tagger("blend", members="popularity, popularity", unseen=unseen).fit(titles(60, 0))
+        blend = Tagger("blend", members="popularity, popularity", unseen=unseen).fit(titles(300, 0))
         assert ("lute" in {tag.label for tag in blend.predict(["the lute"], k=8)[0]}) == unseen
 
 

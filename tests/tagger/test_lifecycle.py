@@ -236,6 +236,25 @@ def test_a_label_that_is_gone_is_named_as_such(tagger: Tagger) -> None:
         editor.merge("music", into="fruit")
 
 
+def test_a_label_that_got_a_new_name_in_a_merge_is_named(tagger: Tagger) -> None:
+    editor = LabelEditor(tagger)
+    editor.merge(["sea", "metal"], into="water")
+    with pytest.raises(SettingError, match='"sea" was renamed to "water", which is predicted'):
+        editor.restore("sea")
+
+
+def test_the_uri_of_another_label_is_no_name(tagger: Tagger) -> None:
+    editor = LabelEditor(tagger)
+    with pytest.raises(SettingError, match='"x:sea" is the URI of the label "sea"'):
+        editor.rename("fruit", "x:sea")
+
+
+def test_a_retired_label_cannot_be_required(tagger: Tagger) -> None:
+    LabelEditor(tagger).retire("sea")
+    with pytest.raises(SettingError, match='the label "sea" is required, but retired'):
+        tagger.predict(["apple"], constraints=Constraints(required=["sea"]))
+
+
 def test_a_retired_label_gives_its_name_away(tagger: Tagger) -> None:
     editor = LabelEditor(tagger)
     editor.merge("sea", into="metal")
@@ -251,9 +270,10 @@ def test_added_labels_come_last_and_retired_ones_are_restored(tagger: Tagger) ->
     assert tagger.labels.names[4:] == ("birds",) and tagger.register.is_original
 
 
-def test_texts_become_descriptions(tagger: Tagger) -> None:
+def test_texts_become_examples(tagger: Tagger) -> None:
     LabelEditor(tagger).add(Labels(("birds",), texts=("animals",)), texts=[{"text": "wings", "labels": ["birds"]}])
-    assert tagger.labels.texts == ("", "", "", "", "animals wings")
+    assert tagger.labels.texts == ("", "", "", "", "animals")
+    assert tagger.labels.examples == ((), (), (), (), ("wings",))
     with pytest.raises(DataError, match="no text has one of the new labels"):
         LabelEditor(tagger).add(["trees"], texts=[{"text": "wings", "labels": ["birds"]}])
 

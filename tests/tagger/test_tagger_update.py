@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import longtail
-from longtail import Dataset, Tagger
+from longtail import Dataset, Labels, Tagger
 from longtail.errors import DataError, LongtailError, SettingError
 
 
@@ -123,6 +124,16 @@ def test_new_labels_without_old_samples_come_with_a_note(train: Dataset, new: Da
     assert not any("--old" in note for note in fit(train).update(new, old=train, progress=False).notes)
 
 
+def test_what_is_forgotten_is_measured_on_old_samples_that_are_not_replayed(train: Dataset, new: Dataset) -> None:
+    report = fit(train).update(new, old=train, replay=0.25, progress=False)
+    assert report.n_replayed == 50 and report.n_old == 150
+    assert report.old_before is not None and report.old_after is not None and report.old_after > report.old_before - 5
+    assert f"P@1 on 150 old samples that were not replayed: {report.old_before:.1f} before" in str(report)
+    assert fit(train).update(new, old=train, replay=1, progress=False).old_before is None
+    nothing = fit(train).update(new, old=train, replay=0, progress=False)
+    assert nothing.n_replayed == 0 and nothing.n_old == 200
+
+
 def test_vectors_are_updated_too(vectors: Dataset) -> None:
     tagger = Tagger("ovr", C=1.0, threads=1).fit(vectors.take(range(60)), progress=False)
     report = tagger.update(vectors.take(range(60, 80)), progress=False)
@@ -153,19 +164,87 @@ def test_wrong_calls_are_refused(train: Dataset, new: Dataset) -> None:
         Tagger("ovr").update(new, progress=False)
 
 
-def test_an_update_keeps_changed_labels_and_makes_earlier_changes_final_if_it_adds_labels(tmp_path: Path) -> None:
-    tagger = Tagger("ovr", min_df=1, threads=1).fit(["red apple", "red rose"] * 10, [["fruit"], ["flower"]] * 10)
+FLOWERS = (["red apple", "red rose"] * 10, [["fruit"], ["flower"]] * 10)
+
+
+def fit_flowers() -> Tagger:
+    return Tagger("ovr", min_df=1, threads=1).fit(*FLOWERS, progress=False)
+
+
+def test_changes_of_labels_can_be_undone_after_an_update_with_new_labels(tmp_path: Path) -> None:
+    tagger = fit_flowers()
     editor = longtail.edit_labels(tagger)
     editor.rename("fruit", "fruits")
-    tagger.update(["ripe apple", "red apple"], [["fruits"], ["fruits"]])
-    assert editor.history[-1].can_be_undone
-    report = tagger.update(["blue sea"] * 5, [["water"]] * 5)
+    editor.retire("flower")
+    report = tagger.update(["blue sea"] * 5, [["water"]] * 5, progress=False)
     assert report.new_labels == ("water",) and tagger.labels.names == ("fruits", "flower", "water")
     assert tagger.predict(["the blue sea"], 1)[0][0].label == "water"
-    assert [change.operation for change in editor.history] == ["rename"]
-    with pytest.raises(SettingError, match="no change to undo"):
+    tagger.save(tmp_path / "model")
+    saved = longtail.edit_labels(tmp_path / "model")
+    assert [saved.undo().operation, saved.undo().operation] == ["retire", "rename"]
+    loaded = longtail.load(tmp_path / "model")
+    assert loaded.labels == Labels(("fruit", "flower", "water")) and loaded.register.is_original
+    assert loaded.predict(["the blue sea"], 1)[0][0].label == "water"
+    with pytest.raises(SettingError, match="there is no change to undo"):
+        saved.undo()
+
+
+@pytest.mark.parametrize("names", [("tree",), ("water", "tree")])
+@pytest.mark.parametrize("sync", [False, True])
+def test_labels_that_the_model_was_trained_with_stay(sync: bool, names: tuple[str, ...], tmp_path: Path) -> None:
+    tagger = fit_flowers()
+    editor = longtail.edit_labels(tagger)
+    editor.rename("fruit", "fruits")
+    _ = editor.sync(Labels(("fruits", "flower", "tree"))) if sync else editor.add(["tree"])
+    editor.rename("tree", "trees")
+    tagger.update([f"green {name}" for name in names] * 5, [[name] for name in names] * 5, progress=False)
+    assert [change.can_be_undone for change in editor.history] == [False, False, True, False]
+    tagger.save(tmp_path / "model")
+    saved = longtail.edit_labels(tmp_path / "model")
+    assert saved.undo().summary == '"tree" is now "trees"'
+    with pytest.raises(SettingError, match="there is no change to undo"):
+        saved.undo()
+    loaded = longtail.load(tmp_path / "model")
+    assert loaded.model.n_labels == len(loaded.labels)
+
+
+def test_a_change_of_a_model_without_updates_in_its_history_is_not_undone_if_its_labels_were_learned() -> None:
+    tagger = fit_flowers()
+    editor = longtail.edit_labels(tagger)
+    editor.add(["tree"])
+    before = tagger.register
+    tagger.update(["green tree"] * 5, [["tree"]] * 5, progress=False)
+    tagger.register = before
+    with pytest.raises(SettingError, match="the model was trained with its labels"):
         editor.undo()
+
+
+def test_a_name_that_a_new_label_has_is_not_given_back() -> None:
+    tagger = fit_flowers()
+    editor = longtail.edit_labels(tagger)
+    editor.rename("fruit", "fruits")
+    editor.rename("flower", "fruit")
+    editor.rename("fruit", "flowers")  # now two labels had the name
+    tagger.update(["ripe apple"] * 5, [["fruit"]] * 5, progress=False)
+    with pytest.raises(SettingError, match='the label name "fruit" occurs twice'):
+        editor.undo()
+
+
+def test_the_example_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "updating.md").read_text()
+    ((code, output),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == output
+
+
+def test_updates_are_in_the_history(tmp_path: Path) -> None:
+    tagger = fit_flowers()
+    tagger.update(["ripe apple", "blue sea"], [["fruit"], ["water"]], progress=False)
+    tagger.update(feedback=[{"text": "blue rose", "rejected": ["water"]}], progress=False)
     tagger.save(tmp_path / "model")
     loaded = longtail.load(tmp_path / "model")
-    assert loaded.predict(["red apple"], 3) == tagger.predict(["red apple"], 3)
-    assert not loaded.register.history[-1].can_be_undone
+    (first, second) = longtail.edit_labels(loaded).history
+    assert (first.operation, first.summary) == ("update", '2 new samples, 1 new label: "water"')
+    assert second.summary == "1 text with feedback" and second.date.endswith("Z")
+    assert "update: 1 text with feedback" in loaded.summary()["last change"]
+    assert loaded.predict(FLOWERS[0][:2]) == tagger.predict(FLOWERS[0][:2])

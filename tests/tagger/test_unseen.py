@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 import longtail
 from longtail import Constraints, Dataset, LabelEditor, Labels, Tagger, TopK
 from longtail.errors import SettingError
+from longtail.features.name_similarity import Rarity
 from longtail.tagger import unseen
-from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, fit_unseen, has_words, mix
+from longtail.tagger.decisions import Decisions
+from longtail.tagger.unseen import EVIDENCE_MEANING, UnseenLabels, UnseenNames, fit_by_example, fit_unseen, has_words, mix
 from longtail.topk import NO_LABEL
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -86,6 +90,43 @@ def test_other_names_and_descriptions_are_evidence(tagger: Tagger) -> None:
     assert found["Cydonia"] > found["Prunus"] and "Rosaceae" not in found
 
 
+def test_texts_that_are_similar_to_an_example_get_its_label(tagger: Tagger, tmp_path: Path) -> None:
+    editor = LabelEditor(tagger)
+    examples = ["we eat membrillo jelly with cheddar", "some dulce membrillo today"]
+    editor.add(["Cydonia"], texts=[{"text": text, "labels": ["Cydonia"]} for text in examples])
+    assert "`longtail update` learns from them" in editor.notes[0]
+
+    def score(text: str) -> float:
+        return {tag.label: tag.score for tag in tagger.predict([text], 9)[0]}.get("Cydonia", 0.0)
+
+    assert min(map(score, examples)) > 0.2
+    assert score("dulce membrillo jelly") > score("we eat some pears today") and score("apples") == 0
+    tagger.save(tmp_path / "model")
+    assert longtail.load(tmp_path / "model").predict(examples) == tagger.predict(examples)
+
+
+def test_a_model_that_does_not_know_what_examples_mean_says_so(tagger: Tagger, tmp_path: Path) -> None:
+    assert tagger.unseen is not None
+    tagger.unseen = replace(tagger.unseen, by_example=None)  # as older versions have fitted it
+    tagger.save(tmp_path / "model")
+    editor = LabelEditor(tmp_path / "model")
+    editor.add(["quinces"], texts=[{"text": "membrillo jelly", "labels": ["quinces"]}])
+    assert "does not use those of new labels" in editor.notes[0]
+    assert len(longtail.load(tmp_path / "model").predict(["membrillo jelly"], 9)[0]) == len(KNOWN)
+
+
+def test_the_probability_of_an_example_is_the_share_of_similar_texts_that_have_the_label() -> None:
+    groups = np.repeat(np.arange(10), 30)
+    texts = [f"word{group} common" for group in groups]
+    right = np.random.default_rng(0).random(300) < 0.6  # of the texts of a group, those that have its label
+    Y = sp.csr_array((np.ones(right.sum(), np.float32), (np.flatnonzero(right), groups[right])), shape=(300, 10))
+    curve = fit_by_example(texts, Y, Rarity.count(texts), np.random.default_rng(0))
+    assert curve is not None
+    expected = (right.sum() - 20) / 280  # without the examples
+    assert curve(np.array([0.1, 1.0])) == pytest.approx([0, expected], abs=0.02)
+    assert fit_by_example(texts[:3], Y[:3], Rarity.count(texts), np.random.default_rng(0)) is None
+
+
 def test_predictions_by_names_are_saved_and_explained(tagger: Tagger, tmp_path: Path) -> None:
     editor = LabelEditor(tagger)
     editor.add(["quinces"])
@@ -133,15 +174,25 @@ def test_raw_scores_leave_them_out(tagger: Tagger) -> None:
     assert {tag.label for tag in tagger.predict(["quinces"], 10, raw=True)[0]} == set(KNOWN)
 
 
+@pytest.mark.parametrize("method", ["ovr", "plt"])  # their scores are margins and probabilities
 @pytest.mark.parametrize("settings", [{"unseen": False}, {"calibrate": False}])
-def test_it_can_be_switched_off(data: Dataset, settings: dict[str, bool]) -> None:
-    tagger = Tagger("ovr", threads=1, **settings).fit(data)  # without calibration, scores are margins
+def test_it_can_be_switched_off(data: Dataset, method: str, settings: dict[str, bool]) -> None:
+    tagger = Tagger(method, threads=1, **settings).fit(data)
     editor = LabelEditor(tagger)
     editor.add(["quinces"])
     assert "does not score names" in editor.notes[0]
     assert tagger.unseen is None and len(tagger.predict(["quinces"], 10)[0]) == len(KNOWN)
     with pytest.raises(SettingError, match="no training samples"):
         tagger.explain("quinces", "quinces")
+
+
+def test_an_uncalibrated_bundle_with_fitted_names_does_not_use_them(tagger: Tagger, tmp_path: Path) -> None:
+    tagger.decisions = Decisions(tagger.model.default_threshold)  # as some were saved
+    tagger.save(tmp_path / "model")
+    editor = LabelEditor(tmp_path / "model")
+    editor.add(["quinces"])
+    assert "is not calibrated, and does not score names" in editor.notes[0]
+    assert len(longtail.load(tmp_path / "model").predict(["quinces"], 10)[0]) == len(KNOWN)
 
 
 def test_labels_of_the_vocabulary_without_samples_are_predicted_at_once(data: Dataset) -> None:

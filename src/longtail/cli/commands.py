@@ -33,7 +33,7 @@ from longtail.data.write import write_parts
 from longtail.errors import DataError, MissingExtra, SettingError
 from longtail.files import STDIN, check_new_file, open_atomic
 from longtail.metrics.evaluate import Evaluation
-from longtail.printable import escape_json, make_cell, make_visible
+from longtail.printable import escape_json, format_count, make_cell, make_visible
 from longtail.progress import Display, format_duration
 from longtail.report.checkup import render_check
 from longtail.report.evaluation import render_evaluation
@@ -110,7 +110,8 @@ def _evaluate(tagger: Tagger, arguments: Namespace, display: Display) -> Evaluat
     metrics = (target, arguments.k, arguments.propensity)
     with open_stream(arguments.data, layout, trained=tagger.layout) as stream:
         found = evaluate_stream(tagger, stream, *metrics)
-        display.say(f"{stream.source}: {found.result.n_samples:,} samples, {len(stream.labels):,} labels")
+        sizes = f"{format_count(found.result.n_samples, 'sample')}, {format_count(len(stream.labels), 'label')}"
+        display.say(f"{stream.source}: {sizes}")
         show_notes(stream.notes, display)
     return found
 

@@ -63,5 +63,6 @@ def get_constraints(arguments: argparse.Namespace) -> list[Constraints]:
         at_most_one=arguments.at_most_one or (),
         with_parents=arguments.with_parents,
     )
+    given.check_groups()
     stored = [Constraints.from_file(arguments.constraints)] if arguments.constraints else []
     return stored if given == Constraints() else [*stored, given]

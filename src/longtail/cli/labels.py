@@ -64,7 +64,10 @@ def _show(editor: LabelEditor, arguments: Namespace) -> None:
     else:
         found = editor.diff(arguments.vocabulary, language=arguments.vocabulary_language)
     show_notes(editor.notes, Display())
-    show(_to_json(found.to_json()) if arguments.json else render_diff(found))
+    if arguments.json:
+        show(_to_json(found.to_json()))
+    else:
+        show("nothing to change" if arguments.operation == "sync" and found.is_empty else render_diff(found))
 
 
 def _export(editor: LabelEditor, arguments: Namespace) -> None:

@@ -10,7 +10,7 @@ from longtail.cli.layout import get_layout
 from longtail.data.dataset import Dataset
 from longtail.data.layout import Layout
 from longtail.data.read import read_layout
-from longtail.printable import make_visible
+from longtail.printable import format_count, make_visible
 from longtail.progress import Display
 
 
@@ -25,8 +25,8 @@ def read_and_report(
 ) -> Dataset:
     """Read data as the options of the command say; report its size and what reading guessed or repaired."""
     data = read_layout(path, get_layout(arguments), labelled=labelled, trained=trained)
-    labels = f", {data.n_labels:,} labels" if labelled else ""
-    display.say(f"{data.source}: {data.n_samples:,} samples{labels}")
+    labels = f", {format_count(data.n_labels, 'label')}" if labelled else ""
+    display.say(f"{data.source}: {format_count(data.n_samples, 'sample')}{labels}")
     show_notes(data.notes, display)
     return data
 

@@ -276,8 +276,9 @@ def _add_changes(add: _Add) -> None:
     update.add_argument("data", nargs="?", metavar="NEW", help=f"new samples: {DATA}")
     feedback = 'JSONL, {"text": …, "accepted": […], "rejected": […], "added": […]} per line; what is not named is unknown'
     update.add_argument("--feedback", metavar="FILE", help=feedback)
-    update.add_argument("--old", metavar="DATA", help="data that the model was trained on, so that nothing is forgotten")
-    replay = "share of the data of --old that is used again (default: 0.2)"
+    old = "data that the model was trained on, so that nothing is forgotten (default: the file of `train`, if unchanged)"
+    update.add_argument("--old", metavar="DATA", help=old)
+    replay = "share of the data of --old that is used again (default: 0.2); 0: none"
     update.add_argument("--replay", type=float, metavar="SHARE", help=replay)
     update.add_argument("--out", metavar="MODEL", help="folder to save the updated model in (default: it replaces MODEL)")
     _add_overwrite(update)
@@ -318,7 +319,7 @@ def _add_labels(add: _Add) -> None:
     ):
         operation(name, summary).add_argument("labels", nargs="+", metavar="LABEL", help=names)
     add_labels = operation("add", "Add labels, which are predicted by their names and descriptions until there are samples.")
-    add_labels.add_argument("--texts", metavar="DATA", help="texts with the new labels: part of their descriptions")
+    add_labels.add_argument("--texts", metavar="DATA", help="texts with the new labels: similar texts get them, too")
     diff = operation("diff", "Show what a new version of a vocabulary would change.", logged=False)
     sync = operation("sync", "Apply a new version of a vocabulary: rename, retire, add, update.")
     for parser in (add_labels, diff, sync):

@@ -28,6 +28,7 @@ from longtail.sharding.processes import Processes
 from longtail.spec import MethodSpec, known_settings
 from longtail.tagger.bundle import check_target
 from longtail.tagger.tagger import Tagger
+from longtail.tagger.training_file import TrainingFile
 
 AUTO = "auto"
 
@@ -142,6 +143,7 @@ def _fit_and_save(
     """Train, save, and evaluate on validation data if there is any."""
     start = time.monotonic()
     tagger.fit(data, valid=valid, cluster=cluster, processes=processes, progress=display)
+    tagger.training_file = TrainingFile.record(arguments.data)
     tagger.save(arguments.out, overwrite=arguments.overwrite or None)
     display.say(f"trained {tagger.spec} in {format_duration(time.monotonic() - start)}; saved in {arguments.out}")
     if valid is not None:

@@ -16,10 +16,11 @@ from longtail.data.labels import Labels
 from longtail.data.layout import Layout
 from longtail.data.records import build_dataset, name_type
 from longtail.data.source import Record, Source
-from longtail.errors import DataError
+from longtail.errors import DataError, suggest
 from longtail.files import open_read
 
 _KEYS = ("accepted", "rejected", "added")
+_RECORDED = ("id", "date", "model", "version", "shown", "source")  # what the service writes besides, which is not read
 _EXAMPLE = 'Write one {"text": "…", "accepted": ["…"], "rejected": ["…"], "added": ["…"]} per line'
 
 
@@ -49,7 +50,7 @@ def read_feedback(feedback: str | Path | Iterable[Mapping[str, Any]], labels: La
     """
     if isinstance(feedback, str | Path):
         with open_read(feedback) as stream:
-            source = open_jsonl(stream, feedback)
+            source = open_jsonl(stream, feedback, _EXAMPLE)
             records = list(source.select(()))
     else:
         source = Source("json", "", iter(()), unit="row")
@@ -60,12 +61,28 @@ def read_feedback(feedback: str | Path | Iterable[Mapping[str, Any]], labels: La
     if not records:
         hint = "Texts are recorded with the consent of those who send them"
         raise DataError("there is no text in the feedback to learn from", where=source.path, hint=hint)
+    _check_keys(source, records, trained)
     named = [{key: _read_names(source, record, key) for key in _KEYS} for record in records]
     for record, names in zip(records, named, strict=True):
         check_verdicts(names, labels, partial(source.locate, record))
     right = _build(source, records, [[*one["accepted"], *one["added"]] for one in named], labels, trained)
+    for record, text in zip(records, right.texts or (), strict=True):
+        if not text.strip():
+            where = source.locate(record, "text" if "text" in record.values else "")
+            raise DataError("the text is empty", where=where, hint="Remove the line")
     wrong = _build(source, records, [one["rejected"] for one in named], right.labels, trained)
     return Feedback(right, wrong.Y)
+
+
+def _check_keys(source: Source, records: Iterable[Record], trained: Layout) -> None:
+    """Raise an error for a key that means nothing, such as "rejectd": it would be lost."""
+    fields = (*trained.text, *trained.categories, *([trained.id] if trained.id else []))
+    known = dict.fromkeys(("text", *fields, *_KEYS))
+    for record in records:
+        for key in record.values:
+            if key not in known and key not in _RECORDED:
+                where = source.locate(record, key)
+                raise DataError(f'feedback has no key "{key}"', where=where, hint=suggest(key, known))
 
 
 def _read_names(source: Source, record: Record, key: str) -> list[str]:

@@ -17,18 +17,19 @@ _PART_BYTES = 1 << 20
 _EXAMPLE = 'Write one {"text": "…", "labels": ["…"]} per line'
 
 
-def open_jsonl(stream: IO[bytes], path: str | Path) -> Source:
+def open_jsonl(stream: IO[bytes], path: str | Path, example: str = _EXAMPLE) -> Source:
     """Open a file with one object per line; blank lines are skipped and counted.
 
     :param stream: The file, decompressed.
     :param path: Its name, for messages.
+    :param example: What to write in a line, for the hint of an error.
     """
     notes: list[str] = []
 
     def records() -> Iterator[Record]:
         blank = BlankLines()
         for number, line in read_nonblank_lines(stream, path, blank):
-            yield Record(_parse_object(line, path, number), number, line)
+            yield Record(_parse_object(line, path, number, example), number, line)
         notes.extend(blank.notes())
 
     source = Source("jsonl", path, records())
@@ -66,18 +67,18 @@ def _read_parts(stream: IO[bytes], limit: int) -> Iterator[bytes]:
         yield part
 
 
-def _parse_object(line: str, path: str | Path, number: int) -> dict[str, Any]:
-    item = _parse(line, path, number)
+def _parse_object(line: str, path: str | Path, number: int, example: str) -> dict[str, Any]:
+    item = _parse(line, path, number, example)
     if not isinstance(item, dict):
-        raise DataError(f"the line is {name_type(item)}, not an object", where=f"{path}:{number}:1", hint=_EXAMPLE)
+        raise DataError(f"the line is {name_type(item)}, not an object", where=f"{path}:{number}:1", hint=example)
     return item
 
 
-def _parse(text: str, path: str | Path, number: int) -> Any:
+def _parse(text: str, path: str | Path, number: int, example: str = _EXAMPLE) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as problem:
         where = f"{path}:{number + problem.lineno - 1}:{problem.colno}"
-        raise DataError(f"not JSON: {problem.msg}", where=where, hint=_EXAMPLE) from problem
+        raise DataError(f"not JSON: {problem.msg}", where=where, hint=example) from problem
     except (RecursionError, ValueError) as problem:  # brackets nested too deep, a number with thousands of digits
-        raise DataError(f"not readable as JSON: {problem}", where=f"{path}:{number}:1", hint=_EXAMPLE) from problem
+        raise DataError(f"not readable as JSON: {problem}", where=f"{path}:{number}:1", hint=example) from problem

@@ -24,6 +24,7 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "alt_names": ("alt_names", ()),
     "notations": ("notation", ""),
     "former_names": ("former_names", ()),
+    "examples": ("examples", ()),
 }
 _N_SHOWN = 3  # labels in a representation
 
@@ -39,6 +40,7 @@ class Labels:
     :param alt_names: Other names of each label.
     :param notations: The code of each label, such as a class number; empty if it has none.
     :param former_names: Names that each label had before it was renamed.
+    :param examples: Texts that have each label, for labels without training samples.
 
     >>> Labels(("fruit", "red"))
     Labels(2 names: 'fruit', 'red')
@@ -51,6 +53,7 @@ class Labels:
     alt_names: tuple[tuple[str, ...], ...] | None = None
     notations: tuple[str, ...] | None = None
     former_names: tuple[tuple[str, ...], ...] | None = None
+    examples: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         for name, column in self.columns():

@@ -19,6 +19,7 @@ from longtail.data.concepts import (
 )
 from longtail.data.labels import get_last_part
 from longtail.errors import DataError, MissingExtra
+from longtail.printable import format_count
 
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -77,7 +78,9 @@ def read_skos(stream: IO[bytes], path: str | Path, rdf_format: str, language: st
     found = Concepts([])
     tags = [_add_concept(uri, facts, order, found) for uri in uris]
     if len(uris) < len(facts.concepts):
-        notes += (f"{len(facts.concepts) - len(uris):,} deprecated concepts were left out of the vocabulary",)
+        n_deprecated = len(facts.concepts) - len(uris)
+        were = "was" if n_deprecated == 1 else "were"
+        notes += (f"{format_count(n_deprecated, 'deprecated concept')} {were} left out of the vocabulary",)
     if order:
         notes += note_foreign_names(sum(is_foreign(tag, order[0]) for tag in tags if tag is not None), order[0])
     if n_nameless := tags.count(None):

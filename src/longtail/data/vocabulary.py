@@ -25,6 +25,7 @@ from longtail.text_lines import read_lines
 VOCABULARY_FILE = "labels.tsv"
 _NAME_LISTS = ("labels.txt", "Yf.txt")  # one name per line; the line number is the id
 _CELLS = ("uri", "notation", "text", "alt_names", "parents", "former_names")  # columns of a table besides the names
+_TEXT_NAMES = ("description", "definition")  # other names of the column ``text``
 _LANGUAGE_COLUMN = re.compile(r"label_([a-zA-Z]{2,3}(?:-\w+)*)")  # label_fi: the name in Finnish, as in Annif's CSV files
 _URI = re.compile(r"<([^<>\s]+)>|((?:\w+://|urn:)[^<>\s]+)")
 _PEEKED_BYTES = 1 << 16
@@ -100,8 +101,11 @@ def _read_text(stream: IO[bytes], path: str | Path, language: str | None) -> Voc
         lines.pop()
     if not lines:
         raise DataError("the vocabulary is empty", where=str(path), hint="Write one label name per line")
+    if lines[0].lstrip().startswith("{"):
+        hint = "Write one label name per line. Samples go to `longtail update`, or with new labels to `labels add --texts`"
+        raise DataError("the vocabulary has JSON objects, not label names", where=f"{path}:1:1", hint=hint)
     separator = max("\t,;", key=lines[0].count) if "\t" not in lines[0] else "\t"
-    header = [cell.strip(' "').lower() for cell in lines[0].split(separator)]
+    header = _name_text([cell.strip(' "').lower() for cell in lines[0].split(separator)])
     known = [cell for cell in header if _find_role(cell)]
     if any(_find_role(cell) == "name" for cell in known) and (separator == "\t" or len(known) > 1):
         return _read_table(lines, header, separator, path, language)
@@ -114,6 +118,16 @@ def _read_text(stream: IO[bytes], path: str | Path, language: str | None) -> Voc
         if not line.strip():
             raise DataError("a label has no name", where=f"{path}:{number}:1", hint="Write its name, or remove the line")
     return build_labels(Concepts(lines, lines=list(range(1, len(lines) + 1))), path, needs_parents=True)
+
+
+def _name_text(header: list[str]) -> list[str]:
+    """Call the column with the descriptions ``text``, if no column has this name.
+
+    >>> _name_text(["name", "definition", "uri"])
+    ['name', 'text', 'uri']
+    """
+    other = next((name for name in header if name in _TEXT_NAMES), "")
+    return ["text" if name == other else name for name in header] if other and "text" not in header else header
 
 
 def _find_role(column: str) -> str:

@@ -57,10 +57,25 @@ class Constraints:
             object.__setattr__(self, name, _to_words(name, getattr(self, name)))
         if not _is_list(self.at_most_one):
             raise SettingError(f"at_most_one is {self.at_most_one!r}", hint='Pass a list of groups: [["A", "B"]]')
+        if words := [word for word in self.at_most_one if isinstance(word, str)]:
+            found = f'at_most_one contains "{words[0]}", which is not a group'
+            raise SettingError(found, hint=f"Pass a list of groups: {json.dumps([words], ensure_ascii=False)}")
         groups = tuple(_to_words("a group of at_most_one", group) for group in self.at_most_one)
         object.__setattr__(self, "at_most_one", groups)
         if not isinstance(self.with_parents, bool):
             raise SettingError(f"with_parents is {self.with_parents!r}", hint="It must be true or false")
+
+    def check_groups(self, where: str = "") -> Self:
+        """Raise an error for a group of one label, which excludes nothing; a pattern stands for several labels.
+
+        :param where: Where the constraints come from, for the message.
+        """
+        for group in self.at_most_one:
+            if len(group) < 2 and not any(map(is_pattern, group)):
+                found = f'one label, "{group[0]}"' if group else "no label"
+                hint = "Name at least two labels that exclude each other"
+                raise SettingError(f"a group of at_most_one has {found}", where=where, hint=hint)
+        return self
 
     @property
     def limits_labels(self) -> bool:
@@ -92,6 +107,9 @@ class Constraints:
                 raise SettingError("subtrees need the parents of the labels, which are not known", hint=hint)
             allowed |= labels.hierarchy.find_descendants(np.flatnonzero(find(self.subtrees)))
         required = np.flatnonzero(find(self.required))
+        if predicted_as is not None and (retired := [i for i in required if predicted_as[i] == NO_LABEL]):
+            hint = "Take it out of the required labels, or restore it"
+            raise SettingError(f'the label "{labels.names[retired[0]]}" is required, but retired', hint=hint)
         groups = tuple(np.flatnonzero(find(group)) for group in self.at_most_one)
         return LabelRules(allowed, find(self.deny), required, groups, labels.hierarchy if self.with_parents else None)
 
@@ -149,7 +167,8 @@ class Constraints:
     def from_file(cls, path: str | Path) -> Self:
         """Read constraints from a JSON file: an object with the names of the parameters above."""
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")), where=str(path))
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_dict(values, where=str(path)).check_groups(str(path))
         except OSError as error:
             raise SettingError(
                 f"the file cannot be read ({error.strerror})", where=str(path), hint="Check the name"

@@ -123,6 +123,38 @@ class NameIndex:
         return out
 
 
+class ExampleIndex:
+    """Example texts of some labels, ready to be compared with texts.
+
+    >>> index = ExampleIndex([("red roses",), ("the sea", "a bay")], Rarity.count(["the sea", "red roses"]))
+    >>> index.compare(["the bay", "roses"]).round(1)
+    array([[0. , 0.6],
+           [0.7, 0. ]], dtype=float32)
+    """
+
+    def __init__(self, examples: Sequence[Sequence[str]], rarity: Rarity) -> None:
+        """Index examples.
+
+        :param examples: The texts of each label.
+        :param rarity: How rare words are in texts.
+        """
+        self.n_labels, self.rarity = len(examples), rarity
+        self._columns = [i for i, texts in enumerate(examples) if texts]  # labels that have examples
+        self._starts = np.cumsum([0, *(len(examples[i]) for i in self._columns)])[:-1]
+        self._by_word = self._weigh([text for texts in examples for text in texts])
+
+    def compare(self, texts: Sequence[str]) -> Floats:
+        """Return the cosine of the TF-IDF of words of each text with the most similar example [n_texts, n_labels]."""
+        out = np.zeros((len(texts), self.n_labels), np.float32)
+        if self._columns:
+            found = (self._weigh(texts) @ self._by_word.T).toarray()
+            out[:, self._columns] = np.maximum.reduceat(found, self._starts, axis=1)
+        return out
+
+    def _weigh(self, texts: Sequence[str]) -> sp.csr_array:
+        return _weigh_words([split_words(text)[:MAX_WORDS] for text in texts], self.rarity)
+
+
 def hash_word(word: str) -> int:
     """Return the bucket of a word; the same on every machine."""
     return crc32(word.encode()) % N_BUCKETS
@@ -158,9 +190,14 @@ def _collect_forms(labels: Labels, ids: Ints) -> tuple[list[list[str]], Longs]:
 
 def _weigh(rows: Sequence[Sequence[str]], rarity: Rarity) -> tuple[sp.csr_array, sp.csr_array]:
     """Return the TF-IDF of words and of parts of words [n, N_BUCKETS], with length 1."""
-    by_word = TokenRows.from_lists([[hash_word(word) for word in words] for words in rows])
     by_part = TokenRows.from_lists([[part for word in words for part in hash_parts(word)] for words in rows])
-    return weigh_tokens(by_word, N_BUCKETS, rarity.words), weigh_tokens(by_part, N_BUCKETS, rarity.parts)
+    return _weigh_words(rows, rarity), weigh_tokens(by_part, N_BUCKETS, rarity.parts)
+
+
+def _weigh_words(rows: Sequence[Sequence[str]], rarity: Rarity) -> sp.csr_array:
+    """Return the TF-IDF of words [n, N_BUCKETS], with length 1."""
+    by_word = TokenRows.from_lists([[hash_word(word) for word in words] for words in rows])
+    return weigh_tokens(by_word, N_BUCKETS, rarity.words)
 
 
 def _embed(rows: Sequence[Sequence[str]], package: str) -> Floats:

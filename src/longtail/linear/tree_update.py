@@ -15,6 +15,7 @@ from longtail.linear.node import LABELS_PER_BLOCK, NodeTrainer, NodeWeights
 from longtail.linear.tree import LinearTree
 from longtail.linear.tree_weights import TreeWeights
 from longtail.linear.update import CompactSamples, UpdateSamples, divide_counts
+from longtail.printable import describe_update
 from longtail.progress import Stage
 
 _MAX_PLACED_SAMPLES = 64  # of a new label, that choose its place
@@ -61,7 +62,7 @@ def describe_updates(updates: Sequence[TreeUpdate]) -> str:
     """Say what was trained in the trees of a model."""
     n_nodes = sum(update.n_nodes for update in updates)
     total = sum(int(np.count_nonzero(update.linear.tree.n_children)) for update in updates)
-    return f"{n_nodes:,} of {total:,} nodes were trained further; labels with their first samples: {updates[0].n_new:,}"
+    return describe_update(f"{n_nodes:,} of {total:,} nodes trained", updates[0].n_new)
 
 
 def _find_place(linear: LinearTree, samples: UpdateSamples, label: int) -> int:

@@ -2,8 +2,8 @@
 
 The old samples are gone, or only a part of them is there to be replayed. But the old weights v are the optimum on the old
 samples, so the sum of the slopes of their losses at v is known: it is v itself. What is missing is how the losses change
-when the weights move. In this respect the samples at hand stand for the old ones (``solver.estimate_duals``), each for m of
-them:
+when the weights move. This change is estimated on the available samples (``solver.estimate_duals``), as if each were m old
+ones:
 
 min_w ½‖w‖² + C Σ_new loss(w) + C Σ_old loss(w)  ≈  min_w ½‖w − v‖² + C Σ_new loss(w) + m C Σ_all D(w, v),
 

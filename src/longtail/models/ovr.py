@@ -119,7 +119,7 @@ class OneVsRest(OneVsRestSettings, Model):
         C, note = resume_C(self.C or self.chosen_C, self.loss)
         trainer = NodeTrainer(self.loss, C, self.eps, self.max_passes, self.prune, self.seed)
         self.W, self.bias = update_labels(samples, changed, W, bias, trainer, self.threads, progress)
-        return f"{len(changed):,} of {Y.shape[1]:,} labels were trained further{note}"
+        return f"{len(changed):,} of {Y.shape[1]:,} labels trained{note}"
 
     def predict_held_out(self, X: sp.csr_array, Y: sp.csr_array, k: int) -> HeldOut | None:
         """Predict training samples with a second model that is fitted to a part of the others."""

@@ -180,7 +180,7 @@ def start_new_labels(
 ) -> tuple[Tensor, Tensor]:
     """Where the vectors and biases of new labels start: at a logistic regression on the vectors that samples have now.
 
-    The samples at hand have the labels more often than all samples. So old samples have the weight of those that they
+    The available samples have the labels more often than all samples. So old samples have the weight of those that they
     represent, and the regression has an offset for what is left of the difference; unknown labels have no weight.
 
     :param rows: The samples to start from.

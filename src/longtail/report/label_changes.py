@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from longtail.printable import make_cell
 from longtail.tagger.vocabulary_diff import VocabularyDiff
 
+_N_UNTRAINED = 20  # labels that need training and do not change, in the table
+
 
 def render_diff(diff: VocabularyDiff) -> str:
     """Render the number of labels of each kind, then a tab-separated table with a row for each label that changes."""
@@ -26,3 +28,9 @@ def _list_rows(diff: VocabularyDiff) -> Iterator[tuple[str, str, str]]:
             yield kind, name, "needs training" if name in untrained else ""
     for label, what in diff.updated:
         yield "updated", label, ", ".join(what)
+    listed = {*diff.new, *diff.restored}
+    others = [name for name in diff.needs_training if name not in listed]
+    for name in others[:_N_UNTRAINED]:
+        yield "needs training", name, ""
+    if len(others) > _N_UNTRAINED:
+        yield "needs training", f"… and {len(others) - _N_UNTRAINED:,} more", ""

@@ -117,7 +117,7 @@ async def give_feedback(request: FeedbackRequest, service: Shared) -> Response:
     """Record what a person said about the labels of a text."""
     model = service.models.get(request.model)
     event = request.model_dump(exclude={"model", "version", "consent"})
-    event["text"] = request.text if request.consent else None
+    event["text"] = request.text if request.consent and request.text and request.text.strip() else None
     event |= {} if request.version is None else {"version": request.version}
     (id,) = await asyncio.to_thread(service.feedback.append, model, [event])
     return answer_json({"id": id}, 201)

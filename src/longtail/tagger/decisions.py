@@ -15,7 +15,7 @@ from longtail.metrics.sets import choose_threshold
 from longtail.state import State, get_entry
 from longtail.topk import NO_LABEL, HeldOut, TopK, find_hits
 
-_CALIBRATION, _SETS, _PRECISION = "calibration", "sets", "precision"  # parts of a bundle
+PART, _SETS, _PRECISION = "calibration", "sets", "precision"  # parts of a bundle
 
 
 @dataclass(frozen=True)
@@ -87,23 +87,23 @@ class Decisions:
     def about(self) -> dict[str, Any]:
         """Describe everything in plain types, for a bundle."""
         out: dict[str, Any] = {"threshold": self.threshold}
-        out |= {_CALIBRATION: {"samples": self.source}} if self.calibration else {}
+        out |= {PART: {"samples": self.source}} if self.calibration else {}
         out |= {_PRECISION: self.precision.about()} if self.precision else {}
         return out | ({_SETS: {"samples": self.set_rules.curve.n_samples}} if self.set_rules else {})
 
     def state(self) -> dict[str, State]:
         """Return what was fitted, as plain arrays by part."""
-        parts = {_CALIBRATION: self.calibration, _SETS: self.set_rules}
+        parts = {PART: self.calibration, _SETS: self.set_rules}
         return {name: part.state() for name, part in parts.items() if part}
 
     @classmethod
     def restore(cls, about: dict[str, Any], state: dict[str, State]) -> Self:
         """Restore what ``about`` and ``state`` returned."""
-        calibration = Calibration.from_state(state.get(_CALIBRATION, {})) if _CALIBRATION in about else None
+        calibration = Calibration.from_state(state.get(PART, {})) if PART in about else None
         rules = SetRules.from_state(state.get(_SETS, {})) if _SETS in about else None
         threshold = float(get_entry(about, "threshold", (int, float)))
         if not isfinite(threshold):
             raise BundleError(f"the threshold is {threshold}", hint="It must be finite")
-        source = get_entry(get_entry(about, _CALIBRATION, dict), "samples", str) if calibration else ""
+        source = get_entry(get_entry(about, PART, dict), "samples", str) if calibration else ""
         precision = Precision.restore(get_entry(about, _PRECISION, dict)) if _PRECISION in about else None
         return cls(threshold, calibration, source, rules, precision)

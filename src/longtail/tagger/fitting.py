@@ -94,9 +94,8 @@ def _read_valid(valid: Any, train: Dataset, layout: LayoutOptions, columns: Layo
 
 
 def _fit_unseen(pipeline: Pipeline, settings: TaggerSettings, train: Dataset, decisions: Decisions) -> UnseenLabels | None:
-    """Fit what scores labels without training samples; None for feature vectors, and if scores are not probabilities."""
-    has_probabilities = decisions.calibration is not None or pipeline.model.score_meaning == "probability"
-    if train.texts is None or not settings.unseen or not has_probabilities:
+    """Fit what scores labels without training samples; None for feature vectors, and if scores are not calibrated."""
+    if train.texts is None or not settings.unseen or decisions.calibration is None:
         return None
     seed = pipeline.model.get_params().get("seed", 0)
     return fit_unseen(train.texts, train.Y, train.labels, vectors=settings.unseen_vectors, seed=seed)

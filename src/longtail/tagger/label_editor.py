@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
 from longtail.data.read import read
 from longtail.data.vocabulary import read_vocabulary
 from longtail.decisions.constraints import Constraints, merge_constraints
-from longtail.errors import BundleError, SettingError
+from longtail.errors import BundleError, DataError
 from longtail.kernels import Ints
 from longtail.state import UNDESCRIBED, check_array
 from longtail.tagger import lifecycle
 from longtail.tagger.bundle import Bundle, amend_bundle, load_bundle
-from longtail.tagger.register import PART, Change, Register
+from longtail.tagger.decisions import PART as CALIBRATION
+from longtail.tagger.register import PART, Change, Register, get_date
 from longtail.tagger.tagger import Tagger
+from longtail.tagger.unseen import EXAMPLES
 from longtail.tagger.unseen import PART as UNSEEN
 from longtail.tagger.vocabulary_diff import VocabularyDiff, apply_vocabulary, compare_vocabulary
 
@@ -43,16 +45,19 @@ class LabelEditor:
         self.folder = None if isinstance(model, Tagger) else Path(model)
         self.notes: tuple[str, ...] = ()  # what was guessed or left out while the last vocabulary was read
         self._about: dict[str, Any] = {}  # the manifest of a saved tagger
-        self._scores_names = isinstance(model, Tagger) and model.unseen is not None
         if isinstance(model, Tagger):
-            self._register, self._label_counts = model.register, model.model.label_counts
+            self._is_calibrated, self._knows_names = model.calibration is not None, model.unseen is not None
+            self._knows_examples = model.unseen is not None and model.unseen.by_example is not None
+            self._register, self._saved_counts = model.register, model.model.label_counts
         else:
-            self._register, self._label_counts = self._load(Path(model))
+            self._register, self._saved_counts = self._load(Path(model))
 
     def _load(self, folder: Path) -> tuple[Register, Ints]:
         """Read the labels of a bundle, and their training samples; the weights are not read."""
         bundle = load_bundle(folder, checked=("labels", PART))
-        self._about, self._scores_names = bundle.about, UNSEEN in bundle.arrays
+        self._about = bundle.about
+        self._is_calibrated, self._knows_names = CALIBRATION in bundle.arrays, UNSEEN in bundle.arrays
+        self._knows_examples = f"{EXAMPLES}.x" in bundle.arrays.get(UNSEEN, {})
         try:
             register = Register.restore(bundle.labels, bundle.about.get("history", ()), bundle.arrays.get(PART, {}))
             n_labels = len(bundle.labels)
@@ -70,6 +75,16 @@ class LabelEditor:
         return self.tagger.register if self.tagger is not None else self._register  # an update may have changed it
 
     @property
+    def _scores_names(self) -> bool:
+        """Whether labels without training samples are predicted by their names."""
+        return self._is_calibrated and self._knows_names
+
+    @property
+    def _label_counts(self) -> Ints:
+        """The training samples of each output of the model."""
+        return self.tagger.model.label_counts if self.tagger is not None else self._saved_counts
+
+    @property
     def constraints(self) -> Constraints | None:
         """What must hold for all predictions of the tagger; None: there are no constraints."""
         if self.tagger is not None:
@@ -79,7 +94,7 @@ class LabelEditor:
 
     @property
     def history(self) -> tuple[Change, ...]:
-        """The changes, oldest first."""
+        """The changes of the labels and the updates of the model, oldest first."""
         return self.register.history
 
     def rename(self, old: str, new: str, *, reason: str = "") -> Change:
@@ -111,16 +126,19 @@ class LabelEditor:
         reason: str = "",
         language: str | None = None,
     ) -> Change:
-        """Add labels, which are predicted by their names, other names and descriptions until they have training samples.
+        """Add labels, which are predicted by their names, descriptions and examples until they have training samples.
 
         :param labels: The labels, a list of names, or a vocabulary in any form that ``longtail.read_vocabulary`` reads.
-        :param texts: Data with texts of the new labels, in any form that ``longtail.read`` takes: part of their description.
+        :param texts: Data with texts of the new labels, in any form that ``longtail.read`` takes. They are examples: similar
+            texts get these labels. ``Tagger.update`` learns from texts, and is better once there are some for each label.
         :param reason: Why, for the history.
         :param language: The language of the names of a vocabulary.
         """
-        data = None if texts is None else read(texts)
+        data = None if texts is None else _read_examples(texts)
         new, _ = self._read(labels, language)
         self._note_untrained()
+        if data is not None and self._scores_names:
+            self._note_examples()
         return self._commit("add", reason, lifecycle.add(self.register, new, data))
 
     def diff(self, vocabulary: Labels | str | Path, *, language: str | None = None) -> VocabularyDiff:
@@ -129,8 +147,7 @@ class LabelEditor:
         :param vocabulary: The labels, or a file in any form that ``longtail.read_vocabulary`` reads.
         :param language: The language of the names of a vocabulary.
         """
-        new, source = self._read(vocabulary, language)
-        return compare_vocabulary(self.register, new, self._label_counts, source)
+        return self._compare(*self._read(vocabulary, language))
 
     def sync(self, vocabulary: Labels | str | Path, *, reason: str = "", language: str | None = None) -> VocabularyDiff:
         """Apply a new version of a vocabulary as one change: rename, retire what is gone, add what is new, update the rest.
@@ -138,7 +155,7 @@ class LabelEditor:
         Arguments and result as for ``diff``.
         """
         new, source = self._read(vocabulary, language)
-        found = compare_vocabulary(self.register, new, self._label_counts, source)
+        found = self._compare(new, source)
         if found.new:
             self._note_untrained()
         if not found.is_empty:
@@ -155,16 +172,16 @@ class LabelEditor:
         given = [constraints] if isinstance(constraints, Constraints) else constraints or ()
         old, new = self.constraints, merge_constraints(self.register.labels, given, self.register.predicted_as)
         register, summary = lifecycle.constrain(self.register, old, new)
-        change = Change(_now(), "constraints", summary, reason)
+        change = Change(get_date(), "constraints", summary, reason)
         self._replace(self.register.commit(register, change, constraints=None if old is None else old.to_dict()), new)
         return change
 
     def undo(self) -> Change:
-        """Undo the last change that was not undone yet. Predictions are exactly those before it."""
-        if not any(change.can_be_undone for change in self.history):
-            hint = "The labels are as they were after training, or after an update that added labels"
-            raise SettingError("there is no change to undo", hint=hint)
-        register, change, replaced = self.register.undo(_now())
+        """Undo the last change that was not undone yet. Without an update since, predictions are exactly those before it.
+
+        An update of the model cannot be undone; nor can changes up to the last one that added labels before an update.
+        """
+        register, change, replaced = self.register.undo(len(self._label_counts))
         former = replaced.get("constraints")
         constraints = None if former is None else Constraints.from_dict(former)
         self._replace(register, constraints if "constraints" in replaced else self.constraints)
@@ -178,15 +195,33 @@ class LabelEditor:
             return new, str(labels)
         return labels if isinstance(labels, Labels) else Labels(tuple(labels)), ""
 
+    def _compare(self, new: Labels, source: str) -> VocabularyDiff:
+        """Compare with a vocabulary, and note if most labels are gone."""
+        found = compare_vocabulary(self.register, new, self._label_counts, source)
+        n_active = int(self.register.is_active.sum())
+        if 2 * len(found.gone) > n_active:
+            gone = f"{len(found.gone):,} of {n_active:,} labels are not in the vocabulary, and are retired by sync"
+            self.notes += (f"{gone}: check that it is the right one",)
+        return found
+
     def _note_untrained(self) -> None:
         """Note that new labels are not predicted, if the tagger does not score names."""
-        if not self._scores_names:
-            self.notes += ("this model does not score names: new labels are predicted after training on samples of them",)
+        if self._scores_names:
+            return
+        why = "does not score names" if self._is_calibrated else "is not calibrated, and does not score names"
+        self.notes += (f"this model {why}: new labels are predicted after `longtail update` with samples of them",)
+
+    def _note_examples(self) -> None:
+        """Note what the texts of new labels are used for."""
+        note = "texts of new labels are only compared with other texts: `longtail update` learns from them"
+        if not self._knows_examples:
+            note = "this model does not compare texts, and does not use those of new labels: `longtail update` does"
+        self.notes += (note,)
 
     def _commit(self, operation: str, reason: str, changed: lifecycle.Changed) -> Change:
         register, summary = changed
         lifecycle.check_constraints(register, self.constraints)
-        change = Change(_now(), operation, summary, reason)
+        change = Change(get_date(), operation, summary, reason)
         self._replace(self.register.commit(register, change), self.constraints)
         return change
 
@@ -209,8 +244,15 @@ def edit_labels(model: Tagger | str | Path) -> LabelEditor:
     return LabelEditor(model)
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _read_examples(texts: Any) -> Dataset:
+    """Read texts with their labels. There are no options for their layout."""
+    try:
+        return read(texts)
+    except DataError as error:
+        if "--format" not in error.hint:
+            raise
+        hint = 'Write one {"text": "…", "labels": ["…"]} per line, or a CSV or TSV table with the columns text and labels'
+        raise DataError(error.found, where=error.where, hint=hint) from error
 
 
 def _list(labels: str | Sequence[str]) -> Sequence[str]:

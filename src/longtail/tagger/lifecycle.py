@@ -15,6 +15,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.labels import COLUMNS, Labels
 from longtail.decisions.constraints import Constraints, combine_constraints
 from longtail.errors import DataError, SettingError, suggest
+from longtail.printable import make_visible
 from longtail.tagger.register import Register
 from longtail.text_lines import check_text
 from longtail.topk import NO_LABEL
@@ -41,11 +42,16 @@ def rename(register: Register, old: str, new: str) -> Changed:
     name = register.labels.names[label]
     if not new:
         raise SettingError("the new name is empty", hint="Give a name")
+    if make_visible(new) != new:
+        raise SettingError(f'the new name "{new}" has control characters', hint="Remove tabs, line ends and the like")
     if new == name:
         raise SettingError(f'the label "{old}" has this name already', hint="Give another name")
     taken = register.labels.ids.get(new)
     if taken is not None and register.is_active[taken]:
         raise SettingError(f'there is another label "{new}"', hint="Choose another name, or merge the two labels")
+    if new in (register.labels.uris or ()) and new != register.labels.get_uri(label):
+        owner = register.labels.names[register.labels.keys[new]]
+        raise SettingError(f'"{new}" is the URI of the label "{owner}"', hint="Choose another name")
     return replace(register, labels=rename_labels(register, {label: new})), f'"{name}" is now "{new}"'
 
 
@@ -93,6 +99,9 @@ def restore(register: Register, names: Sequence[str]) -> Changed:
     labels = []
     for name in names:
         label = register.labels.keys.get(name)
+        if label is not None and register.is_active[label] and name in _column(register.labels, "former_names")[label]:
+            found = f'"{name}" was renamed to "{register.labels.names[label]}", which is predicted'
+            raise SettingError(found, hint="Use rename to give it this name again, or undo")
         if label is None or register.is_active[label]:
             ended = [register.labels.names[i] for i in np.flatnonzero(~register.is_active)]
             raise SettingError(f'"{name}" is not a label that was retired or merged', hint=suggest(name, ended))
@@ -107,10 +116,10 @@ def add(register: Register, new: Labels, texts: Dataset | None = None) -> Change
 
     :param register: The register.
     :param new: The labels, with other names and descriptions if there are any.
-    :param texts: Texts with some of the new labels, which are added to their descriptions.
+    :param texts: Texts with some of the new labels, which become their examples.
     """
     if texts is not None:
-        new = add_texts(new, texts)
+        new = add_examples(new, texts)
     labels, ids = register.labels.merge(new)
     n_old = len(register.labels)
     target = np.concatenate([register.target, np.arange(n_old, len(labels), dtype=np.int32)])
@@ -143,18 +152,18 @@ def check_constraints(register: Register, constraints: Constraints | None) -> No
         raise SettingError(f"the constraints of the model would be impossible: {error.found}", hint=hint) from error
 
 
-def add_texts(labels: Labels, data: Dataset) -> Labels:
-    """Append the texts of samples to the descriptions of their labels."""
+def add_examples(labels: Labels, data: Dataset) -> Labels:
+    """Append the texts of samples to the examples of their labels."""
     aligned = data.align(labels)
     if data.texts is None:
         raise DataError("these are feature vectors, not texts", where=data.source, hint="Give texts with their labels")
     Y = aligned.Y.tocsc()
-    found = [[data.texts[row] for row in Y.indices[Y.indptr[i] : Y.indptr[i + 1]]] for i in range(len(labels))]
+    found = [tuple(data.texts[row] for row in Y.indices[Y.indptr[i] : Y.indptr[i + 1]]) for i in range(len(labels))]
     if not any(found):
         hint = "The texts must have labels that are added"
         raise DataError("no text has one of the new labels", where=data.source, hint=hint)
-    texts = [" ".join([old, *more]).strip() for old, more in zip(_column(labels, "texts"), found, strict=True)]
-    return replace(labels, texts=tuple(texts))
+    examples = [(*old, *more) for old, more in zip(_column(labels, "examples"), found, strict=True)]
+    return replace(labels, examples=tuple(examples))
 
 
 def rename_labels(register: Register, names: Mapping[int, str]) -> Labels:
@@ -213,10 +222,11 @@ def _describe_end(register: Register, label: int) -> str:
 
 
 def _list_names(labels: Labels, ids: Sequence[int]) -> str:
-    return _list_words([labels.names[i] for i in ids])
+    return list_words([labels.names[i] for i in ids])
 
 
-def _list_words(words: Sequence[str]) -> str:
+def list_words(words: Sequence[str]) -> str:
+    """List the first names: '"cats", "dogs", "cows" and 2 others'."""
     shown = ", ".join(f'"{word}"' for word in words[:_N_SHOWN])
     return shown + (f" and {len(words) - _N_SHOWN:,} others" if len(words) > _N_SHOWN else "")
 
@@ -224,6 +234,6 @@ def _list_words(words: Sequence[str]) -> str:
 def _summarise(constraints: Constraints) -> str:
     """Summarise constraints: 'deny "cats", "dogs"; with_parents'."""
     lists = {name: getattr(constraints, name) for name in ("allow", "deny", "subtrees", "required")}
-    parts = [f"{name} {_list_words(words)}" for name, words in lists.items() if words]
-    parts += [f"at_most_one {_list_words(group)}" for group in constraints.at_most_one]
+    parts = [f"{name} {list_words(words)}" for name, words in lists.items() if words]
+    parts += [f"at_most_one {list_words(group)}" for group in constraints.at_most_one]
     return "; ".join([*parts, *(["with_parents"] if constraints.with_parents else [])])

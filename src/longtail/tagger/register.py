@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import COLUMNS, Labels
+from longtail.errors import DataError, SettingError
 from longtail.kernels import Bools, Ints
 from longtail.state import State, check_array, get_entry, refuse
 from longtail.topk import NO_LABEL, TopK
@@ -20,6 +22,7 @@ Search = Callable[[int, Bools | None], TopK]  # the best k labels of the model a
 PART = "history"  # of a bundle: what labels are predicted as, and former rows
 _LISTED = ("names", *COLUMNS)
 _FORMER = "former."
+_UPDATE = "update"
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,21 @@ class Change:
     """One change of the labels: when, what and why."""
 
     date: str  # UTC, ISO 8601
-    operation: str  # rename, merge, retire, restore, add, sync or constraints
+    operation: str  # rename, merge, retire, restore, add, sync, constraints or update
     summary: str
     reason: str = ""
     undone: str = ""  # when it was undone
-    final: bool = False  # whether the model was trained further since, so that it cannot be undone
+    final: bool = False  # whether it cannot be undone: an update, or labels that the model was trained with since
 
     @property
     def can_be_undone(self) -> bool:
         """Whether it was not undone yet, and is not final."""
         return not self.undone and not self.final
+
+    @classmethod
+    def update(cls, summary: str) -> Self:
+        """Make the entry of an update of the model, which cannot be undone."""
+        return cls(get_date(), _UPDATE, summary, final=True)
 
     def __str__(self) -> str:
         undone = f" [undone {self.undone}]" if self.undone else ""
@@ -50,8 +58,8 @@ class Register:
     :param labels: Names and what else is known about the labels.
     :param target: The label that is predicted in place of each [n_labels]: itself, another one that it was merged into, or
         ``NO_LABEL`` if it is retired.
-    :param history: The changes, oldest first.
-    :param former: For each change, what it replaced, encoded; empty if it was undone.
+    :param history: The changes and updates, oldest first.
+    :param former: For each change, what it replaced, encoded; empty if it was undone, and for updates.
     """
 
     labels: Labels
@@ -156,23 +164,43 @@ class Register:
         former = encode_former(self, changed, replaced)
         return replace(changed, history=(*self.history, change), former=(*self.former, former))
 
-    def extend(self, labels: Labels) -> Register:
-        """Return a register with further labels at the end, which the model has learned.
+    def extend(self, labels: Labels, n_outputs: int, update: Change) -> Register:
+        """Return a register after an update of the model, which then has an output for every label.
 
-        Earlier changes become final, because the labels before them would be fewer than those of the model.
+        The last change that added labels becomes final, since without them there would be fewer labels than outputs; and so
+        do the changes before it, since the last change is undone first.
+
+        :param labels: The labels of this register, and further ones at the end.
+        :param n_outputs: Outputs of the model before the update.
+        :param update: The entry in the history.
         """
-        n_new = len(labels) - len(self.labels)
-        if not n_new:
-            return self
-        target = np.append(self.target, np.arange(len(self.labels), len(labels), dtype=np.int32))
-        history = tuple(replace(change, final=True) for change in self.history)
-        return replace(self, labels=labels, target=target, history=history)
+        n_old = len(self.labels)
+        target = np.append(self.target, np.arange(n_old, len(labels), dtype=np.int32))
+        pairs = enumerate(self.former) if n_outputs < n_old else ()
+        last = max((i for i, former in pairs if former and json.loads(former)["n_labels"] < n_old), default=-1)
+        history = (*(replace(change, final=True) for change in self.history[: last + 1]), *self.history[last + 1 :], update)
+        return Register(labels, target, history, (*self.former, b""))
 
-    def undo(self, date: str) -> tuple[Register, Change, dict[str, Any]]:
-        """Return the register before the last change that can be undone, this change, and what else it has replaced."""
-        last = max(i for i, change in enumerate(self.history) if change.can_be_undone)
-        labels, target, replaced = decode_former(self, self.former[last])
-        undone = replace(self.history[last], undone=date)
+    def undo(self, n_outputs: int) -> tuple[Register, Change, dict[str, Any]]:
+        """Return the register before the last change that can be undone, this change, and what else it has replaced.
+
+        :param n_outputs: Outputs of the model: these labels stay.
+        """
+        last = max((i for i, change in enumerate(self.history) if change.can_be_undone), default=None)
+        if last is None:
+            hint = "What is in the history was undone, or the model was trained further with these labels"
+            raise SettingError("there is no change to undo", hint=hint if self.history else "No label was changed yet")
+        former = json.loads(self.former[last])
+        is_logged = any(change.operation == _UPDATE for change in self.history[last + 1 :])
+        if former["n_labels"] < n_outputs and not is_logged:  # a bundle from before updates were in the history
+            found = f"the last change ({self.history[last].summary}) cannot be undone: the model was trained with its labels"
+            raise SettingError(found, hint="Use rename, retire or restore")
+        try:
+            labels, target = decode_former(self, former, n_outputs)
+        except DataError as error:
+            hint = "A label that came with an update has this name: rename that one first"
+            raise SettingError(f"the last change cannot be undone: {error.found}", hint=hint) from error
+        undone, replaced = replace(self.history[last], undone=get_date()), former.get("replaced", {})
         history = (*self.history[:last], undone, *self.history[last + 1 :])
         former = (*self.former[:last], b"", *self.former[last + 1 :])
         return Register(labels, target, history, former), undone, replaced
@@ -252,17 +280,32 @@ def encode_former(old: Register, new: Register, replaced: dict[str, Any]) -> byt
     return json.dumps({**former, "replaced": replaced} if replaced else former, ensure_ascii=False).encode()
 
 
-def decode_former(register: Register, former: bytes) -> tuple[Labels, Ints, dict[str, Any]]:
-    """Return the labels before a change, what they were predicted as, and what else was replaced."""
-    what = json.loads(former)
-    n, rows = what["n_labels"], what["rows"]
-    target = register.target[:n].copy()
-    target[rows] = what["target"]
+def decode_former(register: Register, former: dict[str, Any], n_outputs: int) -> tuple[Labels, Ints]:
+    """Return the labels before a change, and what they were predicted as; labels that came with an update later stay.
+
+    :param register: The register after the change.
+    :param former: What ``encode_former`` returned, parsed.
+    :param n_outputs: Outputs of the model.
+    """
+    n_labels, rows = max(former["n_labels"], n_outputs), former["rows"]
+    target = register.target[:n_labels].copy()
+    target[rows] = former["target"]
     columns: dict[str, Any] = {}
-    for name, cells in what["columns"].items():
-        column = list(getattr(register.labels, name)[:n])
-        kind = tuple if name != "names" and COLUMNS[name][1] == () else str
-        for row, cell in zip(rows, cells, strict=True):
-            column[row] = kind(cell)
-        columns[name] = tuple(column)
-    return Labels(**columns), target, what.get("replaced", {})
+    for name in _LISTED:
+        empty = "" if name == "names" else COLUMNS[name][1]
+        column, cells = getattr(register.labels, name), former["columns"].get(name)
+        if column is None:
+            continue
+        column = list(column[:n_labels])
+        if cells is None:  # the change has added this column
+            column[: former["n_labels"]] = [empty] * former["n_labels"]
+        for row, cell in zip(rows, cells or (), strict=cells is not None):
+            column[row] = type(empty)(cell)
+        if cells is not None or any(column):
+            columns[name] = tuple(column)
+    return Labels(**columns), target
+
+
+def get_date() -> str:
+    """Return the present time, UTC, in ISO 8601."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

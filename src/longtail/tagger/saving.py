@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from longtail.tagger.bundle import Bundle
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.register import PART as HISTORY
 from longtail.tagger.register import Register
+from longtail.tagger.training_file import TrainingFile
 from longtail.tagger.unseen import PART as UNSEEN
 from longtail.tagger.unseen import UnseenLabels
 
@@ -30,6 +32,8 @@ def pack_tagger(tagger: Tagger) -> Bundle:
     state = {**tagger.pipeline.state(), **tagger.decisions.state()}
     if tagger.constraints is not None:
         about["constraints"] = tagger.constraints.to_dict()
+    if tagger.training_file is not None:
+        about["training_file"] = asdict(tagger.training_file)
     if tagger.unseen:
         state[UNSEEN] = tagger.unseen.state()
     if tagger.register.history:
@@ -75,6 +79,8 @@ def _restore_tagger(cls: type[Tagger], bundle: Bundle) -> Tagger:
     tagger.unseen = UnseenLabels.from_state(arrays[UNSEEN]) if UNSEEN in arrays else None
     history = get_entry(about, "history", list) if "history" in about else []
     tagger.register = Register.restore(labels, history, arrays.get(HISTORY, {}))
+    if "training_file" in about:
+        tagger.training_file = TrainingFile.restore(get_entry(about, "training_file", dict))
     if "constraints" in about:
         tagger.constraints = Constraints.from_dict(about["constraints"])
         tagger.constraints.resolve(labels)

@@ -38,9 +38,8 @@ class LabelSearch:
 
     @cached_property
     def names(self) -> UnseenNames | None:
-        """The names of labels without training samples; None if there are none, or if scores are not probabilities."""
-        is_probability = self.calibration is not None or self.model.score_meaning == "probability"
-        return self.unseen.index(self.register, self.model.label_counts) if self.unseen and is_probability else None
+        """The names of labels without training samples; None if there are none, or if scores are not calibrated."""
+        return self.unseen.index(self.register, self.model.label_counts) if self.unseen and self.calibration else None
 
     def topk(self, batch: Encoded, k: int, rules: LabelRules | None = None, raw: bool = False) -> TopK:
         """Return the k best labels of each sample for which the rules hold.

@@ -51,10 +51,11 @@ from longtail.tagger.prediction import (
     load_inputs,
     name_labels,
 )
-from longtail.tagger.register import Register
+from longtail.tagger.register import Change, Register
 from longtail.tagger.saving import pack_tagger, unpack_tagger
 from longtail.tagger.search import LabelSearch
 from longtail.tagger.sets import resolve_target
+from longtail.tagger.training_file import TrainingFile
 from longtail.tagger.unseen import UnseenLabels
 from longtail.tagger.update import FeedbackInput, UpdateReport, update_tagger
 from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
@@ -73,6 +74,7 @@ class Tagger:
     """
 
     constraints: Constraints | None = None  # what must hold for all predictions, together with those of a request
+    training_file: TrainingFile | None = None  # set by the command line
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class Tagger:
             fitted = fit_parts(*parts, data, labels, valid, layout, resolve_progress(progress), cluster, ranks)
         self.pipeline, self.register = fitted.pipeline, Register.from_labels(fitted.labels)
         self.reads_texts, self.layout = fitted.reads_texts, fitted.layout
-        self.decisions, self.unseen = fitted.decisions, fitted.unseen
+        self.decisions, self.unseen, self.training_file = fitted.decisions, fitted.unseen, None
         return self
 
     def calibrate(
@@ -272,9 +274,9 @@ class Tagger:
         old_data = None if old is None else read_any(old, None, layout, trained=self.layout)
         return update_tagger(self, data, feedback, old_data, replay, seed, resolve_progress(progress))
 
-    def replace_pipeline(self, pipeline: Pipeline, labels: Labels) -> None:
-        """Replace everything that was fitted, after an update."""
-        self.pipeline, self.register = pipeline, self.register.extend(labels)
+    def replace_pipeline(self, pipeline: Pipeline, labels: Labels, update: Change) -> None:
+        """Replace everything that was fitted, after an update, and log it."""
+        self.pipeline, self.register = pipeline, self.register.extend(labels, self.model.n_labels, update)
 
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.

@@ -8,6 +8,9 @@ together.
 If a vocabulary has many labels without samples, they are rare, and a rare label is seldom right even if a text mentions it.
 So the weights are fitted to labels that are about as rare, by the Good–Turing estimate. When a text is compared with a
 label, it is left out of the samples of that label: which labels are used must not depend on which are right.
+
+Texts are compared with the examples of a label, if it has any, and a second curve says how often a text that is as similar
+to an example has its label. It is fitted to labels with samples, two of which are taken as their examples.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from longtail.csr import get_column_rows
 from longtail.data.labels import Labels
 from longtail.decisions.calibration import Curve, Doubles
 from longtail.features.label_names import NAME_WORD, has_words, list_forms, strip_plural
-from longtail.features.name_similarity import EVIDENCE, N_BUCKETS, NameIndex, Rarity, hash_word
+from longtail.features.name_similarity import EVIDENCE, N_BUCKETS, ExampleIndex, NameIndex, Rarity, hash_word
 from longtail.features.pretrained import STATIC_VECTORS
 from longtail.kernels import Bools, Floats, Ints
 from longtail.lazy_texts import SelectedTexts
@@ -34,6 +38,7 @@ from longtail.tagger.register import Register
 from longtail.topk import NO_LABEL, TopK
 
 PART = "unseen"  # of a bundle
+EXAMPLES = "examples"
 EVIDENCE_MEANING = "how rare each word is that the name of the label shares with the text"
 
 _N_COUNTED = 20_000  # training texts in which words are counted
@@ -46,6 +51,8 @@ _N_RARE = 100  # right pairs to fit the weights to; with fewer, labels that are 
 _MIN_EXPLAINED = 0.05  # share of the deviance; with less, names say too little about texts
 _PAIRS_PER_BLOCK = 2_000_000  # pairs of a text and a label whose evidence is in memory at a time
 _MAX_BLOCK = 256  # texts whose evidence is in memory at a time
+_N_EXAMPLES = 2  # of a label, when the curve of examples is fitted
+_N_EXEMPLIFIED, _N_COMPARED = 300, 1_000  # labels and texts that it is fitted to
 _WHOLE = 0.999  # share of a name from which all of it counts as found
 
 
@@ -57,6 +64,7 @@ class UnseenLabels:
     vectors: str | None  # the package with static vectors that the weights were fitted with
     weights: Floats  # of the expanded evidence, then the bias
     curve: Curve  # from log-odds to the share of right labels, which a logistic curve overestimates for the best evidence
+    by_example: Curve | None = None  # from the similarity to an example to the share of right labels
 
     def index(self, register: Register, label_counts: Ints) -> UnseenNames | None:
         """Index the names of the labels that can be predicted and have no training samples; None if there are none."""
@@ -73,7 +81,9 @@ class UnseenLabels:
         vectors = np.frombuffer((self.vectors or "").encode(), np.uint8)
         sizes = np.array([self.rarity.n_texts])
         counts = {"buckets": self.rarity.buckets, "counts": self.rarity.counts, "n_texts": sizes}
-        return {**counts, "vectors": vectors, "weights": self.weights, "curve.x": self.curve.x, "curve.y": self.curve.y}
+        curves = {"curve": self.curve} | ({} if self.by_example is None else {EXAMPLES: self.by_example})
+        points = {f"{name}.{axis}": array for name, curve in curves.items() for axis, array in vars(curve).items()}
+        return {**counts, "vectors": vectors, "weights": self.weights, **points}
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -86,7 +96,9 @@ class UnseenLabels:
             raise refuse(state, "vectors", f'is "{vectors}"', f"It must be one of: {', '.join(STATIC_VECTORS)}")
         n_weights = _expand(np.zeros((1, len(EVIDENCE)), np.float32)).shape[1] + 1
         weights = check_array(state, "weights", "f4 f8", (n_weights,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
-        return cls(rarity, vectors, weights.astype(np.float32), Curve.from_state(extract_part(state, "curve.")))
+        by_example = Curve.from_state(part) if (part := extract_part(state, f"{EXAMPLES}.")) else None
+        curve = Curve.from_state(extract_part(state, "curve."))
+        return cls(rarity, vectors, weights.astype(np.float32), curve, by_example)
 
 
 class UnseenNames:
@@ -95,11 +107,13 @@ class UnseenNames:
     def __init__(self, fitted: UnseenLabels, labels: Labels, ids: Ints) -> None:
         self.fitted, self.labels, self.ids = fitted, labels, ids
         self._names = NameIndex(labels, ids, fitted.rarity, fitted.vectors)
+        self._by_example, examples = fitted.by_example, labels.examples
+        self._examples = None if examples is None else ExampleIndex([examples[i] for i in ids], fitted.rarity)
 
     def topk(self, texts: Sequence[str], k: int, allowed: Bools | None = None) -> TopK:
         """Return the best k of the labels, or of those that are allowed [n_labels], with their probabilities.
 
-        A label is left out if nothing in the text is like its name.
+        A label is left out if nothing in the text is like its name or its examples.
         """
         columns = np.arange(len(self.ids)) if allowed is None else np.flatnonzero(allowed[self.ids])
         k = min(k, len(columns))
@@ -107,6 +121,9 @@ class UnseenNames:
         for part in _split(len(texts), len(self.ids)):
             evidence = self._names.compare(texts[part])[:, columns]  # [n_texts, n_columns, n_evidence]
             p = np.where(evidence.any(axis=2), self.fitted.score(evidence), -np.inf)
+            if self._examples is not None and self._by_example is not None:
+                similar = self._examples.compare(texts[part])[:, columns]
+                p = np.maximum(p, np.where(similar > 0, self._by_example(similar), -np.inf))
             best = np.argsort(-p, axis=1, kind="stable")[:, :k]  # ties: the smaller id
             scores[part] = np.take_along_axis(p, best, axis=1)
             ids[part] = np.where(np.isneginf(scores[part]), NO_LABEL, self.ids[columns[best]])
@@ -161,7 +178,33 @@ def fit_unseen(
     weights = fit_logistic(columns.astype(np.float64), found)
     log_odds = (columns @ weights[:-1] + weights[-1]).astype(np.float64)
     curve = Curve.fit(log_odds, found.astype(np.float64), 1 / (1 + np.exp(-log_odds)))
-    return UnseenLabels(rarity, vectors, weights, curve) if _explains(log_odds, found, len(weights)) else None
+    if not _explains(log_odds, found, len(weights)):
+        return None
+    return UnseenLabels(rarity, vectors, weights, curve, fit_by_example(texts, Y, rarity, random))
+
+
+def fit_by_example(texts: Sequence[str], Y: sp.csr_array, rarity: Rarity, random: np.random.Generator) -> Curve | None:
+    """Learn how often a text that is similar to an example of a label has this label.
+
+    :param texts: The training texts.
+    :param Y: Their labels.
+    :param rarity: How rare words are in texts.
+    :param random: Chooses labels, examples and texts.
+    :returns: None if there are too few labels with several samples.
+    """
+    by_label = Y.tocsc()
+    labels = random.permutation(np.flatnonzero(np.diff(by_label.indptr) > _N_EXAMPLES))[:_N_EXEMPLIFIED]
+    samples = [get_column_rows(by_label, label) for label in labels]
+    chosen = [random.choice(rows, _N_EXAMPLES, replace=False) for rows in samples]
+    rows = np.setdiff1d(random.permutation(len(texts))[:_N_COMPARED], np.concatenate([*chosen, []]))
+    hits = Y[rows][:, labels].toarray().ravel() > 0
+    if hits.sum() < _MIN_POSITIVES or hits.all():
+        return None
+    index = ExampleIndex([[texts[i] for i in each] for each in chosen], rarity)
+    similar = index.compare([texts[i] for i in rows]).ravel().astype(np.float64)
+    weights = fit_logistic(similar[:, None], hits)
+    prior = 1 / (1 + np.exp(-(weights[0] * similar + weights[1])))
+    return Curve.fit(similar, hits.astype(np.float64), prior)
 
 
 def mix(seen: TopK, unseen: TopK, k: int) -> TopK:

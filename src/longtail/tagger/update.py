@@ -20,9 +20,12 @@ from longtail.errors import DataError, SettingError
 from longtail.kernels import Longs
 from longtail.model import Input
 from longtail.pipeline import Pipeline
+from longtail.printable import format_count
 from longtail.progress import Progress, format_duration
 from longtail.samples import count_samples, widen
 from longtail.tagger.inputs import check_inputs
+from longtail.tagger.lifecycle import list_words
+from longtail.tagger.register import Change
 from longtail.topk import find_hits
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ FeedbackInput = str | Path | Iterable[Mapping[str, Any]]
 DEFAULT_REPLAY = 0.2
 _HELD_OUT = 0.1  # share of the new samples that measures the update
 _MIN_HELD_OUT = 20  # samples; with fewer, none are held out
+_N_OLD = 1_000  # old samples, at most, on which P@1 is measured
 _MANY_UNKNOWN = 0.1  # share of unknown words from which training again is worth it
 _MANY_NEW = 0.1  # share of new samples from which probabilities should be calibrated again
 
@@ -49,15 +53,32 @@ class UpdateReport:
     n_held_out: int  # new samples that were held out, until P@1 was measured on them
     before: float | None  # P@1 on them; None if there were too few
     after: float | None
+    n_old: int  # old samples that were not replayed, on which P@1 was measured
+    old_before: float | None  # P@1 on them; None if there were none
+    old_after: float | None
     unknown_words: float | None  # share of the words of the new texts that the features do not know
     notes: tuple[str, ...]
 
+    @property
+    def summary(self) -> str:
+        """What the model has learned from, for the history."""
+        parts = [format_count(self.n_samples, "new sample")] if self.n_samples else []
+        parts += [f"{format_count(self.n_feedback, 'text')} with feedback"] if self.n_feedback else []
+        if self.new_labels:
+            parts.append(f"{format_count(len(self.new_labels), 'new label')}: {list_words(self.new_labels)}")
+        return ", ".join(parts)
+
     def __str__(self) -> str:
         """A few lines to read."""
-        samples = f"{self.n_samples:,} new samples, {self.n_feedback:,} with feedback, {self.n_replayed:,} replayed"
-        lines = [f"{samples}; {len(self.new_labels):,} new labels", f"{self.trained} in {format_duration(self.seconds)}"]
+        samples = f"{format_count(self.n_samples, 'new sample')}, {self.n_feedback:,} with feedback"
+        samples += f", {self.n_replayed:,} replayed; {format_count(len(self.new_labels), 'new label')}"
+        trained, *more = self.trained.split("; ", 1)
+        lines = [samples, "; ".join([f"{trained} in {format_duration(self.seconds)}", *more])]
         if self.before is not None and self.after is not None:
             lines.append(f"P@1 on {self.n_held_out:,} new samples: {self.before:.1f} before, {self.after:.1f} after")
+        if self.old_before is not None and self.old_after is not None:
+            samples = f"{self.n_old:,} old samples that were not replayed"
+            lines.append(f"P@1 on {samples}: {self.old_before:.1f} before, {self.old_after:.1f} after")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -83,12 +104,12 @@ def update_tagger(
     start = time.monotonic()
     if new is None and feedback is None:
         raise SettingError("there is nothing to learn from", hint="Pass new samples, feedback, or both")
-    if replay is not None and old is None:
+    if replay is not None and not 0 <= replay <= 1:
+        raise SettingError(f"replay is {replay}", hint="It must be a share from 0 to 1")
+    if replay and old is None:
         hint = "Name the old samples with --old (old=), or leave --replay (replay=) out"
         raise SettingError("replay is a share of the old samples, and there are none", hint=hint)
     replay = DEFAULT_REPLAY if replay is None else replay
-    if not 0 <= replay <= 1:
-        raise SettingError(f"replay is {replay}", hint="It must be a share from 0 to 1")
     labels = tagger.labels
     new = None if new is None else new.align(labels)
     labels = labels if new is None else new.labels
@@ -97,13 +118,13 @@ def update_tagger(
     pipeline = copy(tagger.pipeline)
     pipeline.model = copy(tagger.model)
     pipeline.model.labels = labels
-    replayed = None if old is None or not replay else _draw_old(pipeline, tagger, old, labels, replay, seed)
+    replayed, others = (None, None) if old is None else _draw_old(pipeline, tagger, old, labels, replay, seed)
     first, held_out, texts = _collect(pipeline, tagger, new, answers, len(labels), seed)
-    before = None if held_out is None else _score(pipeline, held_out)
+    measured = {name: part for name, part in (("new", held_out), ("old", others)) if part is not None}
+    before = {name: _score(pipeline, part) for name, part in measured.items()}
     trained = _run(pipeline, first, replayed, progress)
-    after = None
+    after = {name: _score(pipeline, part) for name, part in measured.items()}
     if held_out is not None:
-        after = _score(pipeline, held_out)
         _run(pipeline, held_out, _take(replayed, _HELD_OUT, seed), progress)
     counted = pipeline.count_unknown_words(texts)
     unknown = None if counted is None else float(counted[1].sum() / max(counted[0].sum(), 1))
@@ -115,12 +136,15 @@ def update_tagger(
         new_labels=labels.names[len(tagger.labels) :],
         seconds=time.monotonic() - start,
         n_held_out=0 if held_out is None else held_out.Y.shape[0],
-        before=before,
-        after=after,
+        before=before.get("new"),
+        after=after.get("new"),
+        n_old=0 if others is None else others.Y.shape[0],
+        old_before=before.get("old"),
+        old_after=after.get("old"),
         unknown_words=unknown,
         notes=_note(tagger, pipeline, unknown, replayed is None and len(labels) > len(tagger.labels)),
     )
-    tagger.replace_pipeline(pipeline, labels)
+    tagger.replace_pipeline(pipeline, labels, Change.update(report.summary))
     return report
 
 
@@ -159,10 +183,18 @@ def _collect(
 
 def _draw_old(
     pipeline: Pipeline, tagger: Tagger, old: Dataset, labels: Labels, replay: float, seed: int
-) -> tuple[Input, sp.csr_array]:
-    """Draw the old samples that are replayed, and encode them. Their labels must be labels of the tagger."""
-    rows = _draw_rows(old.n_samples, replay, seed)
-    part = old.take(rows).align(tagger.labels)
+) -> tuple[tuple[Input, sp.csr_array] | None, _Samples | None]:
+    """Draw the old samples that are replayed, and others, which measure what is forgotten; and encode them."""
+    rows = _draw_rows(old.n_samples, replay, seed) if replay else np.empty(0, np.int64)
+    rest = np.setdiff1d(np.arange(old.n_samples), rows)
+    others = np.sort(np.random.default_rng(seed).permutation(rest)[:_N_OLD])
+    replayed = _encode_old(pipeline, tagger, old.take(rows), labels) if len(rows) else None
+    return replayed, _Samples(*_encode_old(pipeline, tagger, old.take(others), labels)) if len(others) else None
+
+
+def _encode_old(pipeline: Pipeline, tagger: Tagger, old: Dataset, labels: Labels) -> tuple[Input, sp.csr_array]:
+    """Encode old samples. Their labels must be labels of the tagger."""
+    part = old.align(tagger.labels)
     unknown = np.setdiff1d(part.Y.indices, np.arange(len(tagger.labels)))
     if len(unknown):
         found = f'the tagger does not know the label "{part.labels.names[unknown[0]]}" of the old samples'
@@ -201,8 +233,8 @@ def _note(tagger: Tagger, pipeline: Pipeline, unknown: float | None, blind: bool
         text = f"{100 * unknown:.0f} % of the words of the new texts are unknown to the model: train again on all samples"
         notes.append(f"{text} when there are more texts of this kind")
     if blind:
-        notes.append("new labels were trained without old samples: name these with --old (old=), so that it knows texts"
-                     " that do not have the new labels")  # fmt: skip
+        notes.append("new labels were trained without old samples, and may be predicted too often. Name the old samples with"
+                     " --old (old=), so that the model sees texts without the new labels")  # fmt: skip
     share = 1 - tagger.model.n_samples / pipeline.model.n_samples
     if share > _MANY_NEW and tagger.calibration is not None:
         notes.append(f"{100 * share:.0f} % of the samples are new: calibrate the model again")

@@ -28,6 +28,7 @@ from longtail.models.aplc.plan import BAG_ENCODERS, WORDS
 from longtail.models.aplc.search import ClusterSearch
 from longtail.models.aplc.settings import AplcSettings, Texts
 from longtail.nn.saved_encoder import SavedEncoder, encode_bags
+from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.state import State, check_array, extract_part, refuse
 from longtail.topk import TopK
@@ -160,7 +161,7 @@ class Aplc(AplcSettings, CentroidTrial, Model):
             of_part = UpdateSamples.collect(X, Y, known, old, self.n_samples, self.label_counts)
             part = update_sparse_part(sparse, order, of_part, self.seed, self.threads, progress)
             self.sparse = part.select_labels(self.search.order)
-        return f"the network was trained further; labels with their first samples: {len(new):,}"
+        return describe_update("network trained", len(new))
 
     def _make_tokens(self) -> Tokens | None:
         if self.encoder == WORDS:

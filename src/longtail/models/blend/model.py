@@ -214,7 +214,7 @@ class Blend(BlendSettings, Model):
             pipelines.append(pipeline)
             label_ids.append(own)
         self.pipelines, self.label_ids = pipelines, label_ids
-        return "; ".join(f"{pipeline.spec.method}: {pipeline.model.updated}" for pipeline in pipelines)
+        return " and ".join(f"{each.spec.method} ({each.model.updated.replace('; ', ', ')})" for each in pipelines)
 
     def _topk(self, X: Any, k: int, allowed: Bools | None) -> TopK:
         parts = []

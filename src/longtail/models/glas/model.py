@@ -26,6 +26,7 @@ from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.settings import GlasSettings
+from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
 from longtail.search.exact_sum import build_index, search_labels
@@ -134,7 +135,7 @@ class Glas(GlasSettings, CentroidTrial, Model):
             part = update_sparse_part(self.sparse, self.seen, of_part, self.seed, self.threads, progress)
             weights = weights._replace(sparse=part)
         self._set_weights(weights, counts, X)
-        return f"the network was trained further; labels with their first samples: {len(new):,}"
+        return describe_update("network trained", len(new))
 
     def check_requirements(self) -> None:
         """Raise an error if a package or word vectors that ``fit`` needs are missing."""

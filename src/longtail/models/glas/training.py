@@ -294,10 +294,10 @@ def _start_labels(training: GlasTraining, samples: NewSamples, weights: GlasWeig
 
 
 def _keep_absent_labels(net: GlasNetwork, samples: NewSamples) -> None:
-    """Keep the vectors and biases of labels that no sample at hand has.
+    """Keep the vectors and biases of labels that no available sample has.
 
-    They would be forgotten: all samples at hand are negative ones. Those in a table stay anyway, since a step uses only the
-    labels of its samples.
+    They would be forgotten: all available samples are negative ones. Those in a table stay anyway, since a step uses only
+    the labels of its samples.
     """
     if net.label_matrix is None:
         return

@@ -33,6 +33,7 @@ from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.structure import check_networks
 from longtail.models.lightattention.words import Vocabulary
+from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
 from longtail.state import State, count_parts, extract_part
@@ -203,7 +204,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
             part = update_sparse_part(self.sparse, before, of_part, self.seed, self.threads, progress)
             self.sparse = part.select_labels(np.flatnonzero(counts).astype(np.int32))
         n_new = int(np.count_nonzero(counts)) - self.n_seen
-        return f"the networks of all levels were trained further; labels with their first samples: {n_new:,}"
+        return describe_update("networks of all levels trained", n_new)
 
     def _grow_trees(
         self, tfidf: sp.csr_array, Y: sp.csr_array, plan: LightAttentionPlan, progress: Progress

@@ -27,6 +27,7 @@ from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
+from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
 from longtail.search.exact_sum import build_index, search_labels
@@ -150,7 +151,7 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
             weights = weights._replace(sparse=part)
         self.seen = seen
         self._set_weights(weights, X)
-        return f"the networks were trained further; labels with their first samples: {len(new):,}"
+        return describe_update("networks trained", len(new))
 
     def _check_update(self, plan: NeuralXCPlan, after: NeuralXCPlan) -> None:
         """Raise an error for settings with which training cannot be continued."""

@@ -33,6 +33,7 @@ from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetP
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols, upgrade_features
 from longtail.models.secseq.trie import NO_CODE
+from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.state import State, check_count, count_parts, extract_part, refuse
 from longtail.topk import TopK
@@ -216,7 +217,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             before, after = (np.flatnonzero(each).astype(np.int32) for each in (self.label_counts, counts))
             part = update_sparse_part(self.sparse, before, of_part, self.seed, self.threads, progress)
             self.sparse = part.select_labels(after)
-        return f"the networks of all codes were trained further; labels with their first samples: {n_new:,}"
+        return describe_update("networks of all codes trained", n_new)
 
     def _tree_settings(self, number: int, whole: SecSeqSettings) -> SecSeqSettings:
         """The settings of one tree: it has its own seed and files.
