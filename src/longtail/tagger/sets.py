@@ -12,9 +12,7 @@ from longtail.decisions.sets import DEFAULT_TARGET, SetRules, choose_sets
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.kernels import Longs
-from longtail.topk import NO_LABEL, TopK, find_above, keep_labels
-
-_DEPTH = 20  # labels per sample that sets are chosen from, if the tagger has no rules
+from longtail.topk import NO_LABEL, SEARCH_DEPTH, TopK, find_above, keep_labels
 
 
 def resolve_target(target: str | Target | None, threshold: float | None, probabilities: bool, fallback: float) -> Target:
@@ -53,7 +51,7 @@ def find_sets(
     if target.name == "threshold":
         assert target.value is not None
         return find_above(find, target.value, len(label_counts))
-    return choose_sets(find(rules.depth if rules else _DEPTH), target, rules, label_counts)
+    return choose_sets(find(rules.depth if rules else SEARCH_DEPTH), target, rules, label_counts)
 
 
 def limit_sets(sets: TopK, k: int | None, always: Longs | None = None) -> TopK:

@@ -34,7 +34,7 @@ from longtail.models.secseq.structure import check_network, check_symbols, upgra
 from longtail.models.secseq.trie import NO_CODE
 from longtail.progress import Progress
 from longtail.state import State, check_count, count_parts, extract_part, refuse
-from longtail.topk import TopK
+from longtail.topk import SEARCH_DEPTH, TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
 _N_EXPLAINED = 64  # an explained label scores 0 if it is not among this many best
@@ -81,6 +81,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     input = "either"
     packages = ("torch",)
     trains_network = True
+    min_depth = SEARCH_DEPTH
     presets: ClassVar = {
         "best": {},
         "paper": _PAPER,
