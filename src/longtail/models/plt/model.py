@@ -44,7 +44,7 @@ from longtail.topk import NO_LABEL, SEARCH_DEPTH, HeldOut, TopK
 
 FEATURES_PER_LABEL = 128  # largest features of a label that take part in clustering
 _TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # exponents that tail="auto" tries
-_MAX_EXACT = 100  # lists of up to this many allowed labels are searched without a beam
+_MAX_EXACT = 200  # lists of up to this many allowed labels are searched without a beam
 _LONG_TREES, _MIN_LONG_FEATURES = 2, 150  # trees of a second model for long texts, which have this many features or more
 
 
