@@ -34,6 +34,20 @@ def names(rows: list[list[longtail.Tag]]) -> list[list[str]]:
     return [[tag.label for tag in row] for row in rows]
 
 
+def test_constraints_may_be_dictionaries(tagger: Tagger) -> None:
+    expected = tagger.predict(TEXTS, 1, constraints=Constraints(deny=["fruit", "metal"]))
+    assert tagger.predict(TEXTS, 1, constraints={"deny": ["fruit", "metal"]}) == expected
+    assert tagger.predict(TEXTS, 1, constraints=[{"deny": ["fruit"]}, Constraints(deny=["metal"])]) == expected
+    for wrong, message in (
+        ({"denny": ["fruit"]}, 'Did you mean "deny"'),
+        ("fruit", "these are no constraints: 'fruit'"),
+        (7, "no constraints: 7"),
+        ([["fruit"]], "no constraints"),
+    ):
+        with pytest.raises(SettingError, match=message):
+            tagger.predict(TEXTS, constraints=wrong)  # type: ignore[arg-type]
+
+
 def test_a_request_limits_the_labels(tagger: Tagger) -> None:
     assert names(tagger.predict(TEXTS, 1, constraints=Constraints(deny=["fruit", "metal"]))) != names(
         tagger.predict(TEXTS, 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from longtail.data.labels import Labels
 from longtail.data.layout import LayoutOptions
-from longtail.decisions.constraints import Constraints
+from longtail.decisions.constraints import ConstraintsInput
 from longtail.decisions.rules import LabelRules
 from longtail.decisions.targets import Target
 from longtail.extractor import Encoded
@@ -57,7 +57,7 @@ def find_best(
     k: int | None,
     target: str | Target | None,
     threshold: float | None,
-    constraints: Constraints | Iterable[Constraints] | None,
+    constraints: ConstraintsInput | None,
     raw: bool,
     **layout: Unpack[LayoutOptions],
 ) -> TopK:

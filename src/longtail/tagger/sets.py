@@ -25,9 +25,12 @@ def resolve_target(target: str | Target | None, threshold: float | None, probabi
     """
     if target is not None and threshold is not None:
         raise SettingError("both a target and a threshold are given", hint="Give one of the two")
-    if target is None and threshold is None:
+    if target is not None:
+        found = Target.parse(target)
+    elif threshold is not None:
+        found = Target("threshold", float(threshold))
+    else:
         return DEFAULT_TARGET if probabilities else Target("threshold", fallback)
-    found = Target("threshold", float(threshold)) if threshold is not None else Target.parse(target or DEFAULT_TARGET)
     if found.name == "threshold" and probabilities and not 0 <= (found.value or 0) <= 1:
         raise SettingError(
             f"the threshold is {found.value:g}, but scores are probabilities", hint="Give a number from 0 to 1"

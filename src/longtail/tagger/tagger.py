@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 
@@ -15,7 +15,7 @@ from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read_any
 from longtail.data.stream import SampleStream, open_stream
 from longtail.decisions.calibration import Calibration
-from longtail.decisions.constraints import Constraints, combine_constraints
+from longtail.decisions.constraints import Constraints, ConstraintsInput, collect_constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
 from longtail.decisions.targets import Target
 from longtail.errors import LongtailError, OverwriteWarning, SettingError, suggest
@@ -295,7 +295,7 @@ class Tagger:
         k: int = DEFAULT_K,
         *,
         allowed: Bools | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> TopK:
@@ -313,7 +313,7 @@ class Tagger:
         *,
         target: str | Target | None = None,
         threshold: float | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> list[list[Tag]]:
@@ -325,8 +325,8 @@ class Tagger:
         :param target: What sets of labels should achieve: ``"expected-f1"``, ``"micro-f1"``, ``"macro-f1"``,
             ``"precision=0.9"``, ``"recall=0.8"`` or ``"count=3"``.
         :param threshold: Return the labels whose score is at least this.
-        :param constraints: What must hold for the labels, in addition to the constraints of the tagger. If there are
-            several, all of them must hold.
+        :param constraints: What must hold for the labels, in addition to the constraints of the tagger: ``Constraints``, a
+            dictionary such as ``{"deny": ["axis"]}``, or a list of these, which must all hold.
         :param raw: Whether scores are those of the model instead of calibrated probabilities. Labels without training
             samples have none, and are left out.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
@@ -339,7 +339,7 @@ class Tagger:
         target: str | Target | None = None,
         *,
         threshold: float | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> TopK:
@@ -356,16 +356,13 @@ class Tagger:
         """Return the sets of ``choose_sets`` as an indicator matrix [n_samples, n_labels]."""
         return make_indicator(self.choose_sets(inputs, target), len(self.labels))
 
-    def resolve(
-        self, constraints: Constraints | Iterable[Constraints] | None = None, allowed: Bools | None = None
-    ) -> LabelRules | None:
+    def resolve(self, constraints: ConstraintsInput | None = None, allowed: Bools | None = None) -> LabelRules | None:
         """Combine what must hold for one request with what always holds: all restrictions of labels meet here.
 
         :returns: None if every label may be predicted, and nothing else is required.
         """
-        given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
-        own = [] if self.constraints is None else [self.constraints]
-        return combine_constraints(self.labels, [*own, *given], allowed, self.register.predicted_as)
+        given = [*collect_constraints(self.constraints), *collect_constraints(constraints)]
+        return combine_constraints(self.labels, given, allowed, self.register.predicted_as)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -398,7 +395,7 @@ class Tagger:
         *,
         target: str | Target | None = None,
         threshold: float | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
     ) -> list[Explanation]:
         """Explain the labels of a text or feature vector: those that ``predict`` returns with the same arguments."""
