@@ -194,8 +194,6 @@ def _add_prediction(add: _Add) -> None:
     k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
     predict.add_argument("--k", type=parse_positive, metavar="N", help=k)
     _add_target(predict)
-    threshold = "the labels with a probability (uncalibrated: a score) of at least P"
-    predict.add_argument("--threshold", type=float, metavar="P", help=threshold)
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=parse_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
@@ -358,6 +356,8 @@ def _add_target(command: argparse.ArgumentParser) -> None:
         "labels per text on average"
     )
     command.add_argument("--target", metavar="TARGET", help=target)
+    threshold = "sets of the labels with a probability (uncalibrated: a score) of at least P"
+    command.add_argument("--threshold", type=float, metavar="P", help=threshold)
 
 
 def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:

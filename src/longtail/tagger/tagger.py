@@ -229,11 +229,16 @@ class Tagger:
         :param keep_curve: Whether to keep the calibration and fit the rules only. What they promise about precision and
             recall is then exact; otherwise, both are fitted to the same samples, and it is an approximation.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+
+        If the tagger is so much better on the data than on the samples that were held out from training that it was
+        probably trained on them, there is a ``CalibrationWarning``.
         """
         if keep_curve and not self.calibration:
             raise SettingError("there is no calibration to keep", hint="Calibrate without --keep-curve first")
         held_out = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        self.decisions = fit_decisions(self, held_out, k, keep_curve)
+        before, self.decisions = self.decisions.precision, fit_decisions(self, held_out, k, keep_curve)
+        if before is not None and self.decisions.precision is not None:
+            self.decisions.precision.warn_if_far_above(before)
         return self
 
     def update(
@@ -412,6 +417,7 @@ class Tagger:
         ks: Sequence[int] = DEFAULT_KS,
         propensity: tuple[float, float] = DEFAULT_PROPENSITY,
         target: str | Target | None = None,
+        threshold: float | None = None,
         **layout: Unpack[LayoutOptions],
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
@@ -421,18 +427,19 @@ class Tagger:
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
         :param target: What sets of labels should achieve, as for ``predict``; they give F1 scores, precision and recall.
+        :param threshold: Evaluate the sets of labels whose score is at least this.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        chosen = self.resolve_target(target)
+        chosen = self.resolve_target(target, threshold)
         if isinstance(data, str | Path) and labels is None:
             with open_stream(data, Layout.from_options(**layout), trained=self.layout) as stream:
                 return evaluate_stream(self, stream, chosen, ks, propensity).result
         found = read_any(data, labels, layout, trained=self.layout)
         return evaluate_stream(self, SampleStream(found, found.layout), chosen, ks, propensity).result
 
-    def resolve_target(self, target: str | Target | None) -> Target:
+    def resolve_target(self, target: str | Target | None, threshold: float | None = None) -> Target:
         """Return what sets of labels should achieve; None: what suits the scores."""
-        return resolve_target(target, None, self.calibration is not None, self.threshold)
+        return resolve_target(target, threshold, self.calibration is not None, self.threshold)
 
     def configure(self, **machine: Any) -> Self:
         """Change how the machine is used, at any time: ``threads`` and ``device``. Predictions stay the same."""
