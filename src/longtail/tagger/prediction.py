@@ -77,7 +77,8 @@ def choose_batch_sets(tagger: Tagger, batch: Encoded, target: Target, rules: Lab
     def find(k: int) -> TopK:
         return search.topk(batch, k, free, raw)
 
-    sets = find_sets(find, target, tagger.decisions.set_rules, register.fold_counts(tagger.model.label_counts))
+    only_some, counts = free is not None and free.mask is not None, register.fold_counts(tagger.model.label_counts)
+    sets = find_sets(find, target, tagger.decisions.set_rules, counts, only_some=only_some)
     if rules is None or not (len(rules.required) or rules.hierarchy):
         return sets
     return rules.complete(sets, search.topk(batch, max(len(rules.required), 1), rules, raw))

@@ -42,7 +42,12 @@ def resolve_target(target: str | Target | None, threshold: float | None, probabi
 
 
 def find_sets(
-    find: Callable[[int], TopK], target: Target, rules: SetRules | None, label_counts: NDArray[np.integer[Any]]
+    find: Callable[[int], TopK],
+    target: Target,
+    rules: SetRules | None,
+    label_counts: NDArray[np.integer[Any]],
+    *,
+    only_some: bool,
 ) -> TopK:
     """Choose a set of labels for each sample.
 
@@ -50,11 +55,13 @@ def find_sets(
     :param target: What the sets should achieve.
     :param rules: What was fitted on held-out samples.
     :param label_counts: Training samples of each label, [n_labels].
+    :param only_some: Whether only some labels are allowed, so that the right set may be empty.
     """
     if target.name == "threshold":
         assert target.value is not None
         return find_above(find, target.value, len(label_counts))
-    return choose_sets(find(rules.depth if rules else SEARCH_DEPTH), target, rules, label_counts)
+    best = find(rules.depth if rules else SEARCH_DEPTH)
+    return choose_sets(best, target, rules, label_counts, only_some=only_some)
 
 
 def limit_sets(sets: TopK, k: int | None, always: Longs | None = None) -> TopK:
