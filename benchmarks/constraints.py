@@ -17,7 +17,7 @@ CORPORA = {"debian-debtags": 8000, "gutenberg-lcsh": 5000}  # training texts
 METHODS = {"plt": "plt+C=1+ngrams=1", "ovr": "ovr+C=1+ngrams=1", "glas": "glas"}
 COLOURS = {"plt": BLUE, "ovr": RED, "glas": GREY}
 SHARES = (0.01, 0.1, 0.5)
-N_TEXTS, N_TIMED, N_SINGLE, N_LISTS = 5000, 1000, 200, 3
+N_TEXTS, N_TIMED, N_SINGLE, N_LISTS, N_COMPARED = 5000, 1000, 200, 3, 300
 K, N_FILTERED = 5, 100
 SEARCH, FILTER = "labels, search", "labels, filter"
 
@@ -33,7 +33,7 @@ def measure(corpus: str, method: str, repeat: int) -> list[Row]:
     X, Y, model = tagger.encode(list(held_out.texts or ())).X, held_out.Y, tagger.model
     seen = np.flatnonzero(model.label_counts)
     search = [time_all(model, X, None, repeat), time_single(model, X, None, repeat)]
-    rows, base_ms = [], 1e3 * search[1] / N_SINGLE
+    rows, base_ms, full = [], 1e3 * search[1] / N_SINGLE, model.topk(X[:N_COMPARED], model.n_labels).ids
     for share in SHARES:
         found: list[Row] = []
         for seed in range(N_LISTS):
@@ -43,7 +43,7 @@ def measure(corpus: str, method: str, repeat: int) -> list[Row]:
                 time(model, X, allowed, repeat) / base for time, base in zip((time_all, time_single), search, strict=True)
             ]
             costs = {f"cost, {N_TIMED:,} texts": ratios[0], "cost, one text": ratios[1]}
-            found.append(costs | score(model, X, Y, allowed))
+            found.append(costs | score(model, X, Y, allowed) | compare_with_full(model, X[:N_COMPARED], full, allowed))
         mean = {name: float(np.mean([row[name] for row in found])) for name in found[0]}
         rows.append(
             {"corpus": corpus, "labels": len(seen), "method": method, "ms": base_ms, "allowed": f"{share:.0%}", **mean}
@@ -86,6 +86,14 @@ def score(model: Any, X: Any, Y: Any, allowed: Any) -> Row:
         SEARCH: float((inside >= 0).sum(axis=1).mean()),
         FILTER: float(np.minimum(kept.sum(axis=1), K).mean()),
     }
+
+
+def compare_with_full(model: Any, X: Any, full: Any, allowed: Any) -> Row:
+    """In how many texts the first label, and all labels, are the first allowed ones of the ranking of all labels, %."""
+    best = model.topk(X, K, allowed=allowed).ids
+    order = np.argsort(~(allowed[full] & (full >= 0)), axis=1, kind="stable")[:, : best.shape[1]]
+    same = best == np.take_along_axis(full, order, axis=1)
+    return {"same first": 100 * float(same[:, 0].mean()), "same five": 100 * float(same.all(axis=1).mean())}
 
 
 def draw(rows: list[Row]) -> str:
@@ -143,6 +151,7 @@ def main() -> None:
         "cost: CPU seconds of a search, divided by those without a list in the same run",
         f"P@1: of texts with an allowed label; filter: the first allowed label of the {N_FILTERED} best",
         f"labels: how many a text gets if {K} are asked for",
+        f"same: texts of {N_COMPARED} whose first label, or all {K}, are those of a search without a limit, %",
     ]
     report({"Allow lists inside the search": rows}, notes, given.json)
 

@@ -82,6 +82,14 @@ def test_a_log_gets_plain_lines() -> None:
     assert lines[-2].startswith("labels: done in") and lines[-1] == "a message"
 
 
+def test_a_stage_can_be_skipped_with_a_reason() -> None:
+    stream = io.StringIO()
+    with Display(stream).stage("calibration", 1) as stage:
+        stage.skip("no samples")
+        stage.advance()
+    assert stream.getvalue() == "calibration: skipped: no samples\n"
+
+
 def test_a_log_gets_few_lines() -> None:
     stream = io.StringIO()
     with Display(stream).stage("labels", 1000) as stage:

@@ -80,6 +80,10 @@ class OverwriteWarning(UserWarning):
     """A saved model was replaced by another one."""
 
 
+class CalibrationWarning(UserWarning):
+    """A model seems to be calibrated on samples that it was trained on."""
+
+
 def suggest(name: str, choices: Iterable[str]) -> str:
     """Build the hint for an unknown name: the most similar choice, and all choices.
 

@@ -68,6 +68,7 @@ class Model(Settings, ABC):
     processes: Processes | None = None  # what trains a network; set before ``fit``. None: this process
     updated: str = ""  # what the last ``update`` has trained
     decisions: tuple[str, ...] = ()  # what the training data decided: a sentence for each setting that was None
+    min_depth: ClassVar[int] = 1  # labels that a search finds, at least; SEARCH_DEPTH if their scores depend on the number
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -272,11 +273,11 @@ class Model(Settings, ABC):
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise SettingError(f"k is {k!r}", hint="It must be a positive integer")
         n_allowed, allowed = self._check_allowed(allowed)
-        best = self._topk(self._check_samples(X), min(int(k), n_allowed), allowed)
+        best = self._topk(self._check_samples(X), min(max(int(k), self.min_depth), n_allowed), allowed)
         if not (np.isfinite(best.scores) | (best.ids == NO_LABEL)).all():
             hint = "The weights of the model, or values of the samples, are too large or no numbers. Train the model again"
             raise LongtailError(f"{type(self).__name__} gives a label a score that is not finite", hint=hint)
-        return best
+        return best if best.k <= k else TopK(best.ids[:, :k], best.scores[:, :k])
 
     def predict_sets(self, X: Input, threshold: float | None = None, *, allowed: Bools | None = None) -> sp.csr_array:
         """Return an indicator matrix of all labels whose score reaches the threshold (None: ``default_threshold``)."""

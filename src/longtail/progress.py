@@ -26,6 +26,9 @@ class Stage:
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Count finished steps. The note, such as the current validation score, is shown next to the bar."""
 
+    def skip(self, reason: str) -> None:
+        """Show at the end of the stage that it was skipped, and why."""
+
 
 class Progress:
     """Silent progress, and the base class of the displays."""
@@ -62,7 +65,7 @@ class Display(Progress):
         except BaseException:
             bar.close("stopped")
             raise
-        bar.close("done")
+        bar.close(bar.skipped or "done")
 
     def say(self, message: str) -> None:
         """Show a message on a separate line."""
@@ -104,7 +107,7 @@ class _Bar(Stage):
     def __init__(self, display: Display, name: str, total: int) -> None:
         self.display, self.name, self.total = display, name, total
         self.start = self.last_drawn = time.monotonic()
-        self.done, self.note = 0, ""
+        self.done, self.note, self.skipped = 0, "", ""
         self.interval = _REDRAW_SECONDS if display.redraws else _LOG_SECONDS
         self.handle: Any = None  # of IPython, to update the line of a notebook
 
@@ -122,8 +125,12 @@ class _Bar(Stage):
             times = f"{format_duration(elapsed)} elapsed, {format_duration(left)} left"
             self._draw(f"{100 * self.done // self.total:3d} %  {times}")
 
+    def skip(self, reason: str) -> None:
+        self.skipped = f"skipped: {reason}"
+
     def close(self, outcome: str) -> None:
-        self._draw(f"{outcome} in {format_duration(time.monotonic() - self.start)}", last=True)
+        took = "" if self.skipped else f" in {format_duration(time.monotonic() - self.start)}"
+        self._draw(outcome + took, last=True)
 
     def format_line(self, text: str) -> str:
         n_full = min(_BAR_WIDTH * self.done // self.total, _BAR_WIDTH) if self.total else 0

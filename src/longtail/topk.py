@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from longtail.errors import DataError
 
 NO_LABEL = -1  # id that fills rows with fewer than k predictions
+SEARCH_DEPTH = 20  # predictions of up to this many labels agree: the first 5 of 20 are the best 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def find_above(find: Callable[[int], TopK], limit: float, n_labels: int) -> TopK
     :param limit: The lowest score.
     :param n_labels: Number of labels.
     """
-    k, best = 8, find(8)
+    k, best = SEARCH_DEPTH, find(SEARCH_DEPTH)
     while k < n_labels and (best.scores[:, -1] >= limit).any():  # until the last label of every row is below it
         k *= 4
         best = find(k)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from longtail.decisions.targets import Target, list_targets
 from longtail.errors import SettingError
+from longtail.tagger.sets import resolve_target
 from longtail.topk import NO_LABEL, TopK, keep_above, keep_labels
 
 
@@ -43,6 +46,19 @@ def test_case_and_spaces_do_not_matter() -> None:
 def test_a_target_that_cannot_be_read_is_an_error_with_a_hint(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=message.replace("(", r"\(").replace("?", r"\?")):
         Target.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (0.5, r"the target is 0.5. Pass threshold=0.5"),
+        (0, r"the target is 0. Pass threshold=0"),
+        (["recall"], r"Pass one of expected-f1"),
+    ],
+)
+def test_a_target_that_is_no_text_is_an_error_with_a_hint(target: Any, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        resolve_target(target, None, True, 0.5)
 
 
 @given(st.integers(0, 10_000))

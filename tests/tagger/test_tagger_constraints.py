@@ -34,6 +34,36 @@ def names(rows: list[list[longtail.Tag]]) -> list[list[str]]:
     return [[tag.label for tag in row] for row in rows]
 
 
+def test_a_set_is_empty_if_every_allowed_label_is_improbable(train: Dataset) -> None:
+    """A text has labels, but maybe none of those that are allowed."""
+    tagger = Tagger("plt", threads=1, unseen=False).fit(train)
+    (first,) = tagger.predict(TEXTS[:1], 4)
+    last = first[-1]
+    assert last.score < 0.1 < first[0].score
+
+    def choose(**constraints: list[str]) -> list[str]:
+        return names(tagger.predict(TEXTS[:1], target="expected-f1", constraints=constraints))[0]
+
+    assert choose(allow=[last.label]) == choose(deny=[tag.label for tag in first[:-1]]) == []
+    assert choose(allow=[first[0].label, last.label]) == [first[0].label]
+    assert choose(required=[last.label])[-1] == last.label
+    assert tagger.predict(["nothing known"], target="expected-f1")[0]  # all labels are allowed: every text gets one
+
+
+def test_constraints_may_be_dictionaries(tagger: Tagger) -> None:
+    expected = tagger.predict(TEXTS, 1, constraints=Constraints(deny=["fruit", "metal"]))
+    assert tagger.predict(TEXTS, 1, constraints={"deny": ["fruit", "metal"]}) == expected
+    assert tagger.predict(TEXTS, 1, constraints=[{"deny": ["fruit"]}, Constraints(deny=["metal"])]) == expected
+    for wrong, message in (
+        ({"denny": ["fruit"]}, 'Did you mean "deny"'),
+        ("fruit", "these are no constraints: 'fruit'"),
+        (7, "no constraints: 7"),
+        ([["fruit"]], "no constraints"),
+    ):
+        with pytest.raises(SettingError, match=message):
+            tagger.predict(TEXTS, constraints=wrong)  # type: ignore[arg-type]
+
+
 def test_a_request_limits_the_labels(tagger: Tagger) -> None:
     assert names(tagger.predict(TEXTS, 1, constraints=Constraints(deny=["fruit", "metal"]))) != names(
         tagger.predict(TEXTS, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.blending import blend as blend_taggers
+from longtail.cli.calibrate import calibrate as calibrate
 from longtail.cli.compare import compare as compare
 from longtail.cli.compare import reproduce as reproduce
 from longtail.cli.demo import demo as demo
@@ -90,7 +91,7 @@ def evaluate(arguments: Namespace) -> None:
     for path in (arguments.json, arguments.per_label):
         check_new_file(None if path == STDIN else path)
     tagger = load(arguments.model).configure(threads=arguments.threads)
-    result, labels = _evaluate(tagger, arguments, Display())
+    result, labels, _ = _evaluate(tagger, arguments, Display())
     text = escape_json(json.dumps(result.to_json(), indent=1, ensure_ascii=False)) + "\n"
     if arguments.json == STDIN:
         show(text)
@@ -106,28 +107,16 @@ def evaluate(arguments: Namespace) -> None:
 
 def _evaluate(tagger: Tagger, arguments: Namespace, display: Display) -> Evaluated:
     """Evaluate on a file, which is read block by block."""
-    target, layout = tagger.resolve_target(arguments.target), get_layout(arguments)
+    target, layout = tagger.resolve_target(arguments.target, arguments.threshold), get_layout(arguments)
     metrics = (target, arguments.k, arguments.propensity)
     with open_stream(arguments.data, layout, trained=tagger.layout) as stream:
         found = evaluate_stream(tagger, stream, *metrics)
         sizes = f"{format_count(found.result.n_samples, 'sample')}, {format_count(len(stream.labels), 'label')}"
         display.say(f"{stream.source}: {sizes}")
         show_notes(stream.notes, display)
+    if found.n_retired:
+        show_notes([f"{found.n_retired:,} occurrences of retired labels count as missed"], display)
     return found
-
-
-def calibrate(arguments: Namespace) -> None:
-    """Fit the calibration of a saved tagger again, and save it."""
-    out = Path(arguments.out or arguments.model)
-    in_place = out.resolve() == Path(arguments.model).resolve()
-    check_target(out, overwrite=in_place or arguments.overwrite)  # an error before the work
-    check_sources(arguments.data, vocabulary=arguments.vocabulary)
-    tagger, display = load(arguments.model).configure(threads=arguments.threads), Display()
-    data = read_and_report(arguments.data, arguments, display, trained=tagger.layout)
-    tagger.calibrate(data, k=arguments.k, keep_curve=arguments.keep_curve)
-    tagger.save(out, overwrite=True if in_place else arguments.overwrite or None)
-    what = "rules for sets fitted" if arguments.keep_curve else "calibrated"
-    display.say(f"{what} on {data.n_samples:,} samples; saved in {out}")
 
 
 def check(arguments: Namespace) -> None:

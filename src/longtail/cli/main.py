@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from longtail.cli.parser import build_parser
-from longtail.errors import CollapseWarning, LongtailError, OverwriteWarning, SettingError
+from longtail.errors import CalibrationWarning, CollapseWarning, LongtailError, OverwriteWarning, SettingError
 from longtail.interruption import INTERRUPTED, end_on_signals
 from longtail.printable import make_visible
+
+_OUR_WARNINGS = (CalibrationWarning, CollapseWarning, OverwriteWarning)
 
 
 def run_command(arguments: argparse.Namespace) -> Any:
@@ -27,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
-            for category in (CollapseWarning, OverwriteWarning):
+            for category in _OUR_WARNINGS:
                 warnings.simplefilter("always", category)
             warnings.showwarning = _show_in_one_line(arguments.command, warnings.showwarning)
             run_command(arguments)
@@ -62,7 +64,7 @@ def _show_in_one_line(command: str, default: Callable[..., None]) -> Callable[..
     """Show our own warnings as one line without the place in the source, others as usual."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
-        if issubclass(category, CollapseWarning | OverwriteWarning):
+        if issubclass(category, _OUR_WARNINGS):
             sys.stderr.write(make_visible(f"longtail {command}: warning: {message}") + "\n")
         else:
             default(message, category, *rest, **named)

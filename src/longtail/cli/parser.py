@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any, NoReturn
 
 from longtail import __version__
+from longtail.cli.arguments import Parser, parse_output, parse_pair, parse_positive, parse_positive_list, parse_seed
 from longtail.cli.constraints import FILE_HELP, add_constraint_options
 from longtail.cli.layout import DATA, add_layout_options
-from longtail.errors import suggest
 
 _Add = Callable[[str, str], argparse.ArgumentParser]
-
-OUTPUTS = ("tsv", "csv", "jsonl", "elasticsearch", "solr")
 
 # Each help text ends with two examples.
 EXAMPLES = {
@@ -69,37 +66,6 @@ EXAMPLES = {
 }
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse with suggestions for misspelt commands and options."""
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
-        """Parse all arguments. The command that does not know an option reports it, with the options that it has."""
-        found: argparse.Namespace
-        found, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            parser: argparse.ArgumentParser = self
-            for level in ("command", "operation"):  # an operation is a command of `labels`
-                if isinstance(parser, Parser) and (name := getattr(found, level, None)) is not None:
-                    parser = parser.commands()[name]
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found
-
-    def error(self, message: str) -> NoReturn:
-        """Report wrong usage and exit with code 2."""
-        word = message.split("'")[1] if "invalid choice: '" in message else message.rpartition(": ")[2].split(" ")[0]
-        if "invalid choice" in message:
-            message = f'there is no command "{word}". {suggest(word, self.commands())}'
-        elif "unrecognized arguments" in message:
-            options = {option for action in self._actions for option in action.option_strings if option.startswith("--")}
-            message = f"{message}. {suggest(word, options)}" if word.startswith("-") else message
-        self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
-
-    def commands(self) -> dict[str, argparse.ArgumentParser]:
-        """The parsers of the commands, by name."""
-        found = (a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction))
-        return dict(next(found, {}))
-
-
 def build_parser() -> Parser:
     """All commands with their options."""
     top = Parser(prog="longtail", description="Give a text the few right labels out of thousands or millions.")
@@ -141,9 +107,9 @@ def _add_training(add: _Add) -> None:
     train.set_defaults(trial=False)
     _add_cluster(train)
     shards = "into how many shards each task is divided (default: 4 for each worker)"
-    train.add_argument("--shards", type=_positive, metavar="N", help=shards)
+    train.add_argument("--shards", type=parse_positive, metavar="N", help=shards)
     ddp = "train a network by N processes, each with a part of every batch; a killed one is replaced, from a checkpoint"
-    train.add_argument("--ddp", type=_positive, metavar="N", help=ddp)
+    train.add_argument("--ddp", type=parse_positive, metavar="N", help=ddp)
     _add_overwrite(train)
     _add_settings(train, "one setting, as in --method; may be repeated")
     _add_seed_and_threads(train)
@@ -229,12 +195,10 @@ def _add_prediction(add: _Add) -> None:
     source = f"{DATA}; a plain text file has one text per line; labels are left out (default: -)"
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help=source)
     k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
-    predict.add_argument("--k", type=_positive, metavar="N", help=k)
+    predict.add_argument("--k", type=parse_positive, metavar="N", help=k)
     _add_target(predict)
-    threshold = "the labels with a probability (uncalibrated: a score) of at least P"
-    predict.add_argument("--threshold", type=float, metavar="P", help=threshold)
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
-    predict.add_argument("--output", type=_output, metavar="FORMAT", help=output)
+    predict.add_argument("--output", type=parse_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
     out = "write the answers to a file (default: standard output); with --cluster, a folder for one file per part"
     predict.add_argument("--out", metavar="FILE", help=out)
@@ -256,7 +220,7 @@ def _add_changes(add: _Add) -> None:
     calibrate.add_argument("data", metavar="VALID", help=f"data to calibrate on: {DATA}")
     keep = "keep the probabilities, fit the rules for sets of labels only: what --target promises is then exact"
     depth = "labels per text that sets are chosen from (default: four times the average number of labels, 20 to 100)"
-    calibrate.add_argument("--k", type=_positive, metavar="N", help=depth)
+    calibrate.add_argument("--k", type=parse_positive, metavar="N", help=depth)
     calibrate.add_argument("--keep-curve", action="store_true", help=keep)
     out = "folder to save the calibrated model in (default: it replaces MODEL)"
     calibrate.add_argument("--out", metavar="MODEL", help=out)
@@ -380,14 +344,14 @@ def _add_data(add: _Add) -> None:
     split.add_argument("data", metavar="DATA", help=DATA)
     split.add_argument("--test", type=float, default=0.2, metavar="SHARE", help="share of the test data (default: 0.2)")
     split.add_argument("--out", default=".", metavar="FOLDER", help="folder to write train and test to (default: .)")
-    split.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the split (default: 0)")
+    split.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the split (default: 0)")
     add_layout_options(split)
 
 
 def _add_metrics(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--k", type=_positive_list, default=(1, 3, 5), metavar="1,3,5", help="ranks to evaluate at")
+    command.add_argument("--k", type=parse_positive_list, default=(1, 3, 5), metavar="1,3,5", help="ranks to evaluate at")
     constants = "constants of propensity-scored metrics (default: 0.55,1.5)"
-    command.add_argument("--propensity", type=_pair, default=(0.55, 1.5), metavar="A,B", help=constants)
+    command.add_argument("--propensity", type=parse_pair, default=(0.55, 1.5), metavar="A,B", help=constants)
 
 
 def _add_target(command: argparse.ArgumentParser) -> None:
@@ -396,6 +360,8 @@ def _add_target(command: argparse.ArgumentParser) -> None:
         "labels per text on average"
     )
     command.add_argument("--target", metavar="TARGET", help=target)
+    threshold = "sets of the labels with a probability (uncalibrated: a score) of at least P"
+    command.add_argument("--threshold", type=float, metavar="P", help=threshold)
 
 
 def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:
@@ -412,39 +378,9 @@ def _add_cluster(command: argparse.ArgumentParser) -> None:
 
 
 def _add_threads(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--threads", type=_positive, metavar="N", help="number of threads (default: all free cores)")
+    command.add_argument("--threads", type=parse_positive, metavar="N", help="number of threads (default: all free cores)")
 
 
 def _add_seed_and_threads(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of everything random (default: 0)")
+    command.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of everything random (default: 0)")
     _add_threads(command)
-
-
-def _positive(word: str) -> int:
-    if not word.isdigit() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word} is not a positive integer")
-    return int(word)
-
-
-def _seed(word: str) -> int:
-    if not word.isdigit() or int(word) >= 2**32:
-        raise argparse.ArgumentTypeError(f"{word} is not an integer from 0 to {2**32 - 1}")
-    return int(word)
-
-
-def _positive_list(word: str) -> tuple[int, ...]:
-    return tuple(sorted({_positive(part.strip()) for part in word.split(",")}))
-
-
-def _output(word: str) -> str:
-    if word not in OUTPUTS:
-        raise argparse.ArgumentTypeError(f'there is no output "{word}". {suggest(word, OUTPUTS)}')
-    return word
-
-
-def _pair(word: str) -> tuple[float, float]:
-    try:
-        first, second = (float(part) for part in word.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{word} is not a pair of numbers such as 0.55,1.5") from error
-    return first, second

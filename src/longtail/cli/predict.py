@@ -19,6 +19,7 @@ from longtail.data.read import stream_samples
 from longtail.data.records import Sample
 from longtail.data.stream import stream_vectors
 from longtail.decisions.constraints import Constraints
+from longtail.decisions.sets import MIN_CHANCE
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.files import STDIN, is_endless, open_atomic
@@ -94,10 +95,11 @@ def report_counts(
 
 def _name_threshold(tagger: Tagger, target: str | None) -> str:
     """The probability that a target requires of all labels; nothing if it has none."""
-    rules, wanted = tagger.decisions.set_rules, Target.parse(target or "expected-f1")
-    if rules is None or wanted.name in ("expected-f1", "macro-f1", "threshold"):
+    rules, wanted = tagger.decisions.set_rules, Target.parse(target or "threshold=0")
+    if rules is None or wanted.name in ("macro-f1", "threshold"):
         return ""
-    return f": with {wanted}, labels need a probability of {rules.find_threshold(wanted):.3f}"
+    limit = MIN_CHANCE if wanted.name == "expected-f1" else rules.find_threshold(wanted)
+    return f": with {wanted}, labels need a probability of {limit:.3f}"
 
 
 def answer_batch(

@@ -152,9 +152,9 @@ class Constraints:
         :param where: Where the values come from, for error messages.
         """
         known = [each.name for each in fields(cls)]
-        if not isinstance(values, dict):
+        if not isinstance(values, Mapping):
             hint = f'Write an object such as {{"deny": ["some label"]}} with some of: {", ".join(known)}'
-            raise SettingError("these are no constraints", where=where, hint=hint)
+            raise SettingError(f"these are no constraints: {values!r}", where=where, hint=hint)
         for name in values:
             if name not in known:
                 raise SettingError(f'there is no constraint "{name}"', where=where, hint=suggest(name, known))
@@ -181,6 +181,20 @@ class Constraints:
         """Write the constraints to a JSON file."""
         with open_atomic(path) as stream:
             stream.write((json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+ConstraintsInput = Constraints | Mapping[str, Any] | Iterable[Constraints | Mapping[str, Any]]
+
+
+def collect_constraints(given: ConstraintsInput | None) -> list[Constraints]:
+    """Return constraints as a list; each may be given as a dictionary, as ``to_dict`` returns it.
+
+    >>> collect_constraints({"deny": ["axis"]})
+    [Constraints(allow=None, deny=('axis',), subtrees=None, required=(), at_most_one=(), with_parents=False)]
+    """
+    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    parts: Iterable[Any] = given if several else () if given is None else (given,)  # type: ignore[assignment]
+    return [part if isinstance(part, Constraints) else Constraints.from_dict(part) for part in parts]
 
 
 def combine_constraints(

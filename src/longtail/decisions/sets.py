@@ -27,7 +27,8 @@ from longtail.topk import TopK, keep_above, keep_labels
 
 DEFAULT_TARGET = Target("expected-f1")
 # With expected-f1, labels below this probability are left out unless they come first: if all labels of a text are unlikely,
-# the expected F1 is near 0 and grows with each of them, by almost nothing.
+# the expected F1 is near 0 and grows with each of them, by almost nothing. The first one stays because a text has labels; if
+# only some labels are allowed, it may have none of them.
 MIN_CHANCE = 0.1
 
 
@@ -80,13 +81,21 @@ def fit_rules(topk: TopK, Y: sp.csr_array, label_counts: NDArray[np.integer[Any]
     return SetRules(topk.k, choose_threshold(topk, Y), macro, measure_curve(topk, Y))
 
 
-def choose_sets(topk: TopK, target: Target, rules: SetRules | None, label_counts: NDArray[np.integer[Any]]) -> TopK:
+def choose_sets(
+    topk: TopK,
+    target: Target,
+    rules: SetRules | None,
+    label_counts: NDArray[np.integer[Any]],
+    *,
+    only_some: bool = False,
+) -> TopK:
     """Choose a set of labels for each sample.
 
     :param topk: Calibrated probabilities, non-increasing along each row.
     :param target: What the sets should achieve.
     :param rules: What was fitted; ``expected-f1`` and ``threshold`` do without.
     :param label_counts: Training samples of each label, [n_labels].
+    :param only_some: Whether only some labels are allowed, so that the right set may be empty.
     :returns: The labels of each set, highest probability first; ``NO_LABEL`` fills the rest of a row.
 
     >>> topk = TopK(np.array([[3, 1, 2], [0, 1, 2]]), np.array([[0.9, 0.8, 0.1], [0.05, 0.04, 0.04]]))
@@ -95,7 +104,8 @@ def choose_sets(topk: TopK, target: Target, rules: SetRules | None, label_counts
     """
     if target.name == "expected-f1":
         ranks = np.arange(topk.k)
-        return keep_labels(topk, (ranks < choose_sizes(topk)[:, None]) & ((topk.scores >= MIN_CHANCE) | (ranks == 0)))
+        is_likely = (topk.scores >= MIN_CHANCE) | ((ranks == 0) & (not only_some))
+        return keep_labels(topk, (ranks < choose_sizes(topk)[:, None]) & is_likely)
     if target.name == "threshold":
         assert target.value is not None
         return keep_above(topk, target.value)

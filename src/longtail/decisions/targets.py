@@ -60,6 +60,10 @@ class Target:
         """Read a target such as ``micro-f1`` or ``precision=0.9``."""
         if isinstance(target, Target):
             return target
+        if not isinstance(target, str):
+            is_number = isinstance(target, int | float | np.number)
+            hint = f"Pass threshold={target:g}" if is_number else f"Pass one of {', '.join(list_targets())}"
+            raise SettingError(f"the target is {target!r}", hint=hint)
         name, equals, word = target.partition("=")
         try:
             value = float(word) if equals else None

@@ -29,13 +29,14 @@ def describe_tagger(tagger: Tagger) -> dict[str, str]:
     names = f", and {len(pipeline.named):,} names of labels" if len(pipeline.named) else ""
     out["training samples"] = f"{pipeline.n_samples:,}{names}"
     out["scores"] = tagger.score_meaning
-    fitted = f"{model.score_meaning} to probability, on {decisions.source}"
+    raw = "raw probability" if model.score_meaning == "probability" else model.score_meaning
+    fitted = f"{raw} to calibrated probability, on {decisions.source}"
     out["calibration"] = fitted if decisions.calibration else "none: scores are those of the model"
     if decisions.precision is not None:
         values = ", ".join(f"{name} {value:.1f}" for name, value in decisions.precision.values.items())
         out["held out"] = f"{values}, on {decisions.precision.source}"
     target = resolve_target(None, None, decisions.calibration is not None, decisions.threshold)
-    out["sets"] = f"{target}; micro-F1 is best from {decisions.threshold:.3g}" if decisions.set_rules else str(target)
+    out["sets"] = f"{target}; threshold for micro-F1: {decisions.threshold:.3g}" if decisions.set_rules else str(target)
     if tagger.constraints is not None:
         out["constraints"] = json.dumps(tagger.constraints.to_dict(), ensure_ascii=False)
     if pipeline.decisions:

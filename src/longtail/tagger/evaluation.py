@@ -17,16 +17,18 @@ from longtail.metrics.evaluate import Evaluation, Evaluator
 from longtail.samples import count_samples
 from longtail.tagger.inputs import check_inputs
 from longtail.tagger.prediction import choose_batch_sets
+from longtail.topk import NO_LABEL
 
 if TYPE_CHECKING:
     from longtail.tagger.tagger import Tagger
 
 
 class Evaluated(NamedTuple):
-    """The metrics, and the labels of the tagger followed by those that only the data has."""
+    """An evaluation of a tagger."""
 
     result: Evaluation
-    labels: Labels
+    labels: Labels  # of the tagger, followed by those that only the data has
+    n_retired: int  # occurrences of labels in the data that the tagger does not predict any longer
 
 
 def evaluate_stream(
@@ -43,11 +45,13 @@ def evaluate_stream(
         hierarchy=tagger.labels.hierarchy,
     )
     merged, new_id, n_known, first_label = tagger.labels, np.empty(0, np.int32), 0, -1
+    is_retired, n_retired = register.resolved == NO_LABEL, 0
     for block in stream:
         if block.Y.shape[1] > len(new_id):
             merged, new_id = tagger.labels.merge(stream.labels)
         Y = _renumber(block.Y, new_id, len(merged))
-        n_known += int(np.count_nonzero(Y.indices < len(tagger.labels)))
+        known = Y.indices[Y.indices < len(tagger.labels)]
+        n_known, n_retired = n_known + len(known), n_retired + int(np.count_nonzero(is_retired[known]))
         first_label = int(Y.indices[0]) if first_label < 0 and Y.nnz else first_label
         for batch in tagger.pipeline.encode_batches(check_inputs(block.inputs, tagger.reads_texts)):
             n = count_samples(batch.inputs)
@@ -58,7 +62,7 @@ def evaluate_stream(
         names = merged.names[first_label], tagger.labels.names[0]
         found = f'the tagger knows no label of the data (the data has "{names[0]}", the tagger "{names[1]}")'
         raise DataError(found, where=stream.source, hint="Use the same label names, or the same vocabulary")
-    return Evaluated(evaluator.finish(str(target)), merged)
+    return Evaluated(evaluator.finish(str(target)), merged, n_retired)
 
 
 def _renumber(Y: sp.csr_array, new_id: Ints, n_labels: int) -> sp.csr_array:

@@ -79,11 +79,23 @@ def fit_parts(
         Y = append_labels(train.Y, pipeline.named)
         best = predict_held_out(pipeline.model, X, Y, encoded, settings.calibrate)
         decisions = Decisions.fit(best, pipeline.model.default_threshold, settings.calibrate)
+        if decisions.calibration is None:
+            stage.skip(_explain_raw_scores(best, settings.calibrate))
         stage.advance()
     pipeline.model.cluster = pipeline.model.processes = None
     unseen = _fit_unseen(pipeline, settings, train, decisions)
     reads_texts, trained = train.texts is not None, Layout.from_columns(columns.columns)
     return FittedParts(pipeline, train.labels, reads_texts, trained, decisions, unseen)
+
+
+def _explain_raw_scores(held_out: HeldOut | None, calibrate: bool) -> str:
+    """Say why the scores are not calibrated."""
+    if not calibrate:
+        return "calibrate=false"
+    if held_out is not None and held_out.topk.n_samples >= MIN_SAMPLES:
+        return "no label was predicted for the held-out samples"
+    later = "`longtail calibrate MODEL VALID` calibrates the model"
+    return f"fewer than {MIN_SAMPLES} samples are held out, so scores are those of the model; {later}"
 
 
 def _read_valid(valid: Any, train: Dataset, layout: LayoutOptions, columns: Layout) -> Valid:

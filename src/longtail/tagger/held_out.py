@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from longtail.decisions.calibration import MIN_SAMPLES
 from longtail.model import Model, Valid
-from longtail.topk import HeldOut
+from longtail.topk import SEARCH_DEPTH, HeldOut
 
-_MIN_DEPTH, _MAX_DEPTH = 20, 100
+_MAX_DEPTH = 100
 _DEPTH_PER_LABEL = 4  # labels that are predicted per true label
 
 
@@ -22,7 +22,7 @@ def choose_depth(Y: sp.csr_array) -> int:
     20
     """
     n_labels: float = Y.nnz / max(Y.shape[0], 1)
-    return min(max(ceil(_DEPTH_PER_LABEL * n_labels), _MIN_DEPTH), _MAX_DEPTH)
+    return min(max(ceil(_DEPTH_PER_LABEL * n_labels), SEARCH_DEPTH), _MAX_DEPTH)
 
 
 def predict_held_out(model: Model, X: Any, Y: sp.csr_array, valid: Valid | None, calibrate: bool) -> HeldOut | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from longtail.data.labels import Labels
 from longtail.data.layout import LayoutOptions
-from longtail.decisions.constraints import Constraints
+from longtail.decisions.constraints import ConstraintsInput
 from longtail.decisions.rules import LabelRules
 from longtail.decisions.targets import Target
 from longtail.extractor import Encoded
@@ -57,7 +57,7 @@ def find_best(
     k: int | None,
     target: str | Target | None,
     threshold: float | None,
-    constraints: Constraints | Iterable[Constraints] | None,
+    constraints: ConstraintsInput | None,
     raw: bool,
     **layout: Unpack[LayoutOptions],
 ) -> TopK:
@@ -77,7 +77,8 @@ def choose_batch_sets(tagger: Tagger, batch: Encoded, target: Target, rules: Lab
     def find(k: int) -> TopK:
         return search.topk(batch, k, free, raw)
 
-    sets = find_sets(find, target, tagger.decisions.set_rules, register.fold_counts(tagger.model.label_counts))
+    only_some, counts = free is not None and free.mask is not None, register.fold_counts(tagger.model.label_counts)
+    sets = find_sets(find, target, tagger.decisions.set_rules, counts, only_some=only_some)
     if rules is None or not (len(rules.required) or rules.hierarchy):
         return sets
     return rules.complete(sets, search.topk(batch, max(len(rules.required), 1), rules, raw))

@@ -13,9 +13,7 @@ from longtail.model import Model
 from longtail.samples import count_samples
 from longtail.tagger.register import Register
 from longtail.tagger.unseen import UnseenLabels, UnseenNames, mix
-from longtail.topk import TopK
-
-_FIRST_K = 64  # labels among which the score of a given one is looked up first
+from longtail.topk import SEARCH_DEPTH, TopK
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,7 @@ class LabelSearch:
 
     def score(self, sample: Encoded, label: int) -> float:
         """Return the score of a label for one sample; 0 if no search finds the label."""
-        k = _FIRST_K
+        k = SEARCH_DEPTH  # predictions of up to this many labels have the same score
         while True:
             best = self._search(sample, k, None, raw=False)
             if label in best.ids[0] or k >= len(self.register.labels):

@@ -12,9 +12,7 @@ from longtail.decisions.sets import DEFAULT_TARGET, SetRules, choose_sets
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.kernels import Longs
-from longtail.topk import NO_LABEL, TopK, find_above, keep_labels
-
-_DEPTH = 20  # labels per sample that sets are chosen from, if the tagger has no rules
+from longtail.topk import NO_LABEL, SEARCH_DEPTH, TopK, find_above, keep_labels
 
 
 def resolve_target(target: str | Target | None, threshold: float | None, probabilities: bool, fallback: float) -> Target:
@@ -27,9 +25,12 @@ def resolve_target(target: str | Target | None, threshold: float | None, probabi
     """
     if target is not None and threshold is not None:
         raise SettingError("both a target and a threshold are given", hint="Give one of the two")
-    if target is None and threshold is None:
+    if target is not None:
+        found = Target.parse(target)
+    elif threshold is not None:
+        found = Target("threshold", float(threshold))
+    else:
         return DEFAULT_TARGET if probabilities else Target("threshold", fallback)
-    found = Target("threshold", float(threshold)) if threshold is not None else Target.parse(target or DEFAULT_TARGET)
     if found.name == "threshold" and probabilities and not 0 <= (found.value or 0) <= 1:
         raise SettingError(
             f"the threshold is {found.value:g}, but scores are probabilities", hint="Give a number from 0 to 1"
@@ -41,7 +42,12 @@ def resolve_target(target: str | Target | None, threshold: float | None, probabi
 
 
 def find_sets(
-    find: Callable[[int], TopK], target: Target, rules: SetRules | None, label_counts: NDArray[np.integer[Any]]
+    find: Callable[[int], TopK],
+    target: Target,
+    rules: SetRules | None,
+    label_counts: NDArray[np.integer[Any]],
+    *,
+    only_some: bool,
 ) -> TopK:
     """Choose a set of labels for each sample.
 
@@ -49,11 +55,13 @@ def find_sets(
     :param target: What the sets should achieve.
     :param rules: What was fitted on held-out samples.
     :param label_counts: Training samples of each label, [n_labels].
+    :param only_some: Whether only some labels are allowed, so that the right set may be empty.
     """
     if target.name == "threshold":
         assert target.value is not None
         return find_above(find, target.value, len(label_counts))
-    return choose_sets(find(rules.depth if rules else _DEPTH), target, rules, label_counts)
+    best = find(rules.depth if rules else SEARCH_DEPTH)
+    return choose_sets(best, target, rules, label_counts, only_some=only_some)
 
 
 def limit_sets(sets: TopK, k: int | None, always: Longs | None = None) -> TopK:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 
@@ -15,7 +15,7 @@ from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read_any
 from longtail.data.stream import SampleStream, open_stream
 from longtail.decisions.calibration import Calibration
-from longtail.decisions.constraints import Constraints, combine_constraints
+from longtail.decisions.constraints import Constraints, ConstraintsInput, collect_constraints, combine_constraints
 from longtail.decisions.rules import LabelRules
 from longtail.decisions.targets import Target
 from longtail.errors import LongtailError, OverwriteWarning, SettingError, suggest
@@ -231,11 +231,16 @@ class Tagger:
         :param keep_curve: Whether to keep the calibration and fit the rules only. What they promise about precision and
             recall is then exact; otherwise, both are fitted to the same samples, and it is an approximation.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
+
+        If the tagger is so much better on the data than on the samples that were held out from training that it was
+        probably trained on them, there is a ``CalibrationWarning``.
         """
         if keep_curve and not self.calibration:
             raise SettingError("there is no calibration to keep", hint="Calibrate without --keep-curve first")
         held_out = prepare_data(read_any(data, labels, layout, trained=self.layout), self.labels, self.reads_texts)
-        self.decisions = fit_decisions(self, held_out, k, keep_curve)
+        before, self.decisions = self.decisions.precision, fit_decisions(self, held_out, k, keep_curve)
+        if before is not None and self.decisions.precision is not None:
+            self.decisions.precision.warn_if_far_above(before)
         return self
 
     def update(
@@ -297,7 +302,7 @@ class Tagger:
         k: int = DEFAULT_K,
         *,
         allowed: Bools | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> TopK:
@@ -315,7 +320,7 @@ class Tagger:
         *,
         target: str | Target | None = None,
         threshold: float | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> list[list[Tag]]:
@@ -327,8 +332,8 @@ class Tagger:
         :param target: What sets of labels should achieve: ``"expected-f1"``, ``"micro-f1"``, ``"macro-f1"``,
             ``"precision=0.9"``, ``"recall=0.8"`` or ``"count=3"``.
         :param threshold: Return the labels whose score is at least this.
-        :param constraints: What must hold for the labels, in addition to the constraints of the tagger. If there are
-            several, all of them must hold.
+        :param constraints: What must hold for the labels, in addition to the constraints of the tagger: ``Constraints``, a
+            dictionary such as ``{"deny": ["axis"]}``, or a list of these, which must all hold.
         :param raw: Whether scores are those of the model instead of calibrated probabilities. Labels without training
             samples have none, and are left out.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
@@ -341,7 +346,7 @@ class Tagger:
         target: str | Target | None = None,
         *,
         threshold: float | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
         **layout: Unpack[LayoutOptions],
     ) -> TopK:
@@ -358,16 +363,13 @@ class Tagger:
         """Return the sets of ``choose_sets`` as an indicator matrix [n_samples, n_labels]."""
         return make_indicator(self.choose_sets(inputs, target), len(self.labels))
 
-    def resolve(
-        self, constraints: Constraints | Iterable[Constraints] | None = None, allowed: Bools | None = None
-    ) -> LabelRules | None:
+    def resolve(self, constraints: ConstraintsInput | None = None, allowed: Bools | None = None) -> LabelRules | None:
         """Combine what must hold for one request with what always holds: all restrictions of labels meet here.
 
         :returns: None if every label may be predicted, and nothing else is required.
         """
-        given = [constraints] if isinstance(constraints, Constraints) else list(constraints or ())
-        own = [] if self.constraints is None else [self.constraints]
-        return combine_constraints(self.labels, [*own, *given], allowed, self.register.predicted_as)
+        given = [*collect_constraints(self.constraints), *collect_constraints(constraints)]
+        return combine_constraints(self.labels, given, allowed, self.register.predicted_as)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -400,7 +402,7 @@ class Tagger:
         *,
         target: str | Target | None = None,
         threshold: float | None = None,
-        constraints: Constraints | Iterable[Constraints] | None = None,
+        constraints: ConstraintsInput | None = None,
         raw: bool = False,
     ) -> list[Explanation]:
         """Explain the labels of a text or feature vector: those that ``predict`` returns with the same arguments."""
@@ -417,6 +419,7 @@ class Tagger:
         ks: Sequence[int] = DEFAULT_KS,
         propensity: tuple[float, float] = DEFAULT_PROPENSITY,
         target: str | Target | None = None,
+        threshold: float | None = None,
         **layout: Unpack[LayoutOptions],
     ) -> Evaluation:
         """Evaluate on data that the tagger was not fitted on. Labels that it does not know count as missed.
@@ -426,18 +429,19 @@ class Tagger:
         :param ks: Ranks to evaluate at.
         :param propensity: Constants A and B of the propensity-scored metrics.
         :param target: What sets of labels should achieve, as for ``predict``; they give F1 scores, precision and recall.
+        :param threshold: Evaluate the sets of labels whose score is at least this.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        chosen = self.resolve_target(target)
+        chosen = self.resolve_target(target, threshold)
         if isinstance(data, str | Path) and labels is None:
             with open_stream(data, Layout.from_options(**layout), trained=self.layout) as stream:
                 return evaluate_stream(self, stream, chosen, ks, propensity).result
         found = read_any(data, labels, layout, trained=self.layout)
         return evaluate_stream(self, SampleStream(found, found.layout), chosen, ks, propensity).result
 
-    def resolve_target(self, target: str | Target | None) -> Target:
+    def resolve_target(self, target: str | Target | None, threshold: float | None = None) -> Target:
         """Return what sets of labels should achieve; None: what suits the scores."""
-        return resolve_target(target, None, self.calibration is not None, self.threshold)
+        return resolve_target(target, threshold, self.calibration is not None, self.threshold)
 
     def configure(self, **machine: Any) -> Self:
         """Change how the machine is used, at any time: ``threads`` and ``device``. Predictions stay the same."""

@@ -37,14 +37,13 @@ from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
 from longtail.state import State, count_parts, extract_part
-from longtail.topk import TopK
+from longtail.topk import SEARCH_DEPTH, TopK
 
 if TYPE_CHECKING:
     from longtail.models.lightattention.search import TreeNetworks
     from longtail.models.lightattention.training import TrainingCorpus
 
 _WORDS_PER_LABEL = 128  # words of a label's texts that its cluster is chosen by
-_MIN_LABELS_PER_TREE = 10  # labels that each tree finds if several trees are averaged, at least
 
 
 _PAPER = {
@@ -79,6 +78,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
     input = "texts"
     packages = ("torch",)
     trains_network = True
+    min_depth = SEARCH_DEPTH
     weights_meaning = "share of the label's attention that each word has"
     presets: ClassVar = {
         "best": {},
@@ -254,7 +254,7 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         return self._loaded
 
     def _topk(self, X: Sequence[str], k: int, allowed: Bools | None) -> TopK:
-        per_tree = k if len(self.trees) == 1 else min(max(2 * k, _MIN_LABELS_PER_TREE), self.n_seen)
+        per_tree = k if len(self.trees) == 1 else min(2 * k, self.n_seen)
         return self._search(*self._read(X), k=k, per_tree=per_tree, allowed=allowed)
 
     def _read(self, X: Sequence[str]) -> tuple[TokenRows, sp.csr_array | None]:

@@ -40,11 +40,11 @@ from longtail.models.plt.settings import AUTO_TAIL, LabelTreesPlan, LabelTreesSe
 from longtail.progress import Progress
 from longtail.settings import MAX_NUMBER
 from longtail.state import State, check_array, check_number, count_parts, extract_part
-from longtail.topk import NO_LABEL, HeldOut, TopK
+from longtail.topk import NO_LABEL, SEARCH_DEPTH, HeldOut, TopK
 
 FEATURES_PER_LABEL = 128  # largest features of a label that take part in clustering
 _TAILS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # exponents that tail="auto" tries
-_MIN_CANDIDATES = 10  # labels that each tree finds, at least, if scores are averaged or reweighted
+_MAX_EXACT = 200  # lists of up to this many allowed labels are searched without a beam
 _LONG_TREES, _MIN_LONG_FEATURES = 2, 150  # trees of a second model for long texts, which have this many features or more
 
 
@@ -98,6 +98,7 @@ class LabelTrees(LabelTreesSettings, Model):
     }
 
     can_shard = True
+    min_depth = SEARCH_DEPTH
     chosen_C: float | None = None  # the value of C that ``fit`` used; None: an older version did not save it
     chosen_tail = 0.0  # the exponent that ``tune`` has chosen, for tail="auto"
 
@@ -254,11 +255,21 @@ class LabelTrees(LabelTreesSettings, Model):
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Bools | None) -> TopK:
         tail = self.chosen_tail if self.tail == AUTO_TAIL else float(self.tail)
-        per_tree = k if len(self.trees) == 1 and not tail else min(max(2 * k, _MIN_CANDIDATES), self.n_seen)
-        n_found, beam = per_tree if tail else k, min(max(self.beam, k), max(tree.tree.n_nodes for tree in self.trees))
-        options = {"per_tree": per_tree, "beam": beam}
-        best = search_beam(self.trees, X, n_found, **options, loss=self.loss, threads=self.threads, allowed=allowed)
+        per_tree = k if len(self.trees) == 1 and not tail else min(2 * k, self.n_seen)
+        n_found, n_allowed = per_tree if tail else k, self.n_seen if allowed is None else int(np.count_nonzero(allowed))
+        if allowed is not None and n_allowed <= _MAX_EXACT:
+            best = self._search(X, n_found, n_allowed, n_allowed, allowed)
+        else:
+            best = self._search(X, n_found, per_tree, self.beam if k <= SEARCH_DEPTH else max(self.beam, k), allowed)
+            short = np.flatnonzero(best.ids[:, k - 1] == NO_LABEL)
+            if len(short):  # the beam found nodes with one (allowed) label each
+                wider = self._search(X[short], n_found, per_tree, max(self.beam, k), allowed)
+                best.ids[short], best.scores[short] = wider.ids, wider.scores
         return best if not tail else self._reweight(best, k, tail)
+
+    def _search(self, X: sp.csr_array, k: int, per_tree: int, beam: int, allowed: Bools | None) -> TopK:
+        beam, loss = min(beam, max(linear.tree.n_nodes for linear in self.trees)), self.loss
+        return search_beam(self.trees, X, k, per_tree=per_tree, beam=beam, loss=loss, threads=self.threads, allowed=allowed)
 
     def _reweight(self, best: TopK, k: int, tail: float) -> TopK:
         """The k best labels by probability times inverse propensity to the power ``tail``."""

@@ -62,7 +62,13 @@ class LabelTreesSettings(LossSettings):
         paper="3 (Parabel, Bonsai), 1 (XR-Linear)",
         positive=True,
     )
-    beam: int = setting("Nodes that beam search expands at each level of a tree.", default=10, paper="10", positive=True)
+    beam: int = setting(
+        "Nodes that beam search expands at each level of a tree. If k is above 20, or if this many nodes have fewer than k"
+        " labels, at least k nodes.",
+        default=10,
+        paper="10",
+        positive=True,
+    )
     negatives: str = setting(
         "Samples a node is trained on: positives (samples with a label below the node), or matcher (also samples for which"
         " beam search over the levels above selects the node).",

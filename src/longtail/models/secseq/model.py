@@ -36,7 +36,7 @@ from longtail.models.secseq.trie import NO_CODE
 from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.state import State, check_count, count_parts, extract_part, refuse
-from longtail.topk import TopK
+from longtail.topk import SEARCH_DEPTH, TopK
 
 _TERMS_PER_LABEL = 128  # of the label vectors with embedding=pifa
 _N_EXPLAINED = 64  # an explained label scores 0 if it is not among this many best
@@ -83,6 +83,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
     input = "either"
     packages = ("torch",)
     trains_network = True
+    min_depth = SEARCH_DEPTH
     presets: ClassVar = {
         "best": {},
         "paper": _PAPER,

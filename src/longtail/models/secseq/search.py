@@ -26,7 +26,6 @@ from longtail.topk import NO_LABEL, TopK
 
 _TEXTS_PER_BLOCK = 256
 _TEXTS_PER_BLOCK_OF_SUMS = 64  # whose scores of a sparse part for all labels are in memory at a time
-_MIN_LABELS_PER_TRIE = 10  # found in each trie if several are averaged
 _MIN_DOUBT = 1e-13  # smallest probability that a label is wrong: logits stay finite
 
 
@@ -136,7 +135,7 @@ def search_tries(
     :param X: The features of the texts [n, n_features], for the sparse part.
     """
     n_texts, n_labels = len(H[0]), len(searches[0].trie.label)
-    n_found = k if len(searches) == 1 else min(max(2 * k, _MIN_LABELS_PER_TRIE), n_labels)
+    n_found = k if len(searches) == 1 else min(2 * k, n_labels)
     closed = [None if allowed is None else search.trie.close_nodes(allowed) for search in searches]
     ids, scores = np.empty((n_texts, k), np.int32), np.empty((n_texts, k), np.float32)
     size = _TEXTS_PER_BLOCK if sparse is None else _TEXTS_PER_BLOCK_OF_SUMS
