@@ -36,7 +36,7 @@ class Counting:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counting:
     engine = Counting()
-    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda address: engine)
+    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda *arguments: engine)
     for module in ("arrivals", "predict", "predict_parts"):
         monkeypatch.setattr(f"longtail.cli.{module}.SAMPLES_PER_BATCH", 10)
     monkeypatch.setattr("longtail.cli.predict_parts.BATCHES_PER_PART", 2)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +28,7 @@ from longtail.errors import DataError, LongtailError, MissingExtra, SettingError
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.node import NodeWeights
 from longtail.linear.tree_training import order_by_subtree, pack_weights, unpack_weights
-from longtail.progress import Stage
+from longtail.progress import Display, Stage
 from longtail.sharding.cluster import Cluster, divide_work
 from longtail.sharding.tasks import Task, run_shard, write_task
 
@@ -56,7 +58,7 @@ class Inline:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
     engine = Inline()
-    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda address: engine)
+    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda *arguments: engine)
     return engine
 
 
@@ -147,6 +149,7 @@ def test_it_is_the_same_from_dask(wide: Dataset, tmp_path: Path) -> None:
         longtail.cluster(f"dask:{workers.scheduler_address}", shards=3, folder=tmp_path / "shards") as cluster,
     ):
         assert cluster.engine.n_workers == 2
+        assert bool(cluster.engine.dashboard) == (find_spec("bokeh") is not None)  # no link to a page that says so
         assert hash_files(Tagger("plt+C=1", threads=1).fit(wide, cluster=cluster), tmp_path / "dask") == expected
         assert cluster.n_computed > 3
 
@@ -237,6 +240,23 @@ def test_a_ray_that_does_not_start_is_an_error(error: Exception, monkeypatch: py
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__spec__=True, init=init, shutdown=lambda: None))
     with pytest.raises(LongtailError, match=rf"ray:auto: no Ray cluster answers \({error}\)\. .*ray status"):
         longtail.cluster("ray:auto").__enter__()
+
+
+def test_a_scheduler_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    with pytest.raises(SettingError, match=r"dask:.*none\.json: there is no such scheduler file\. .*dask scheduler"):
+        longtail.cluster(f"dask:{tmp_path}/none.json").__enter__()
+
+
+def test_a_dask_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr("longtail.sharding.engines._WORKER_SECONDS", 0.2)
+    said = io.StringIO()
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as workers:
+        address = f"dask:{workers.scheduler_address}"
+        with pytest.raises(LongtailError, match=rf"{address}: the Dask scheduler has no workers\. .*dask worker"):
+            Cluster(address, progress=Display(said)).__enter__()
+    assert said.getvalue() == f"{address}: no workers yet; waiting up to 0.2 s\n"
 
 
 @pytest.mark.parametrize("name", ["longtail", "numba"])

@@ -29,7 +29,7 @@ def open_training_cluster(arguments: Namespace, display: Display) -> Iterator[Cl
         return
     out = Path(arguments.out)
     folder = out.with_name(out.name + _ENDING)
-    with Cluster(arguments.cluster, arguments.shards, folder) as cluster:
+    with Cluster(arguments.cluster, arguments.shards, folder, display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
         yield cluster
@@ -44,7 +44,7 @@ def open_comparison_cluster(address: str | None, folder: Path, display: Display)
     if address is None:
         yield None
         return
-    with Cluster(address, folder=folder) as cluster:
+    with Cluster(address, folder=folder, progress=display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
         yield cluster

@@ -48,7 +48,7 @@ def predict_on_cluster(arguments: Namespace) -> None:
     tagger, display, folder = load(arguments.model), Display(), Path(arguments.out).absolute()
     check_options(arguments, tagger.labels)
     choose_k(tagger, arguments, get_constraints(arguments))  # reports unknown labels before texts are read
-    with Cluster(arguments.cluster, folder=folder) as cluster:
+    with Cluster(arguments.cluster, folder=folder, progress=display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
         _write_request(folder, arguments)
