@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import longtail
 from longtail import Dataset, Tagger
 from longtail.cli.main import main
+from longtail.data.prepared import read_order
 from longtail.data.write import write
 
 
@@ -77,6 +79,33 @@ def test_feature_vectors_have_parts_too(vectors: Dataset, tmp_path: Path, engine
     assert join_parts("tsv") == Path("all").read_bytes() and engine.n_calls == 4
 
 
+@pytest.mark.parametrize("kind", ["train", "vectors"])
+def test_prepared_data_has_answers_too(
+    kind: str, engine: Counting, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data: Dataset = request.getfixturevalue(kind)
+    Tagger("ovr").fit(data).save("model")
+    longtail.prepare(data, "prepared", method="ovr+C=1", memory=0.4)
+    assert predict("prepared", "--out", "all") == 0
+    assert "prepared samples are in random order" in capsys.readouterr().err
+    assert predict("prepared", "--cluster", "local:2", "--out", "parts") == 0
+    assert join_parts("tsv") == Path("all").read_bytes() and engine.n_calls > 1
+    shuffled = write(data.take(read_order(Path("prepared"))), Path("shuffled"))
+    assert predict(str(shuffled), "--out", "same") == 0 and Path("same").read_bytes() == Path("all").read_bytes()
+
+
+def test_prepared_data_of_the_other_kind_is_refused(
+    train: Dataset, vectors: Dataset, engine: Counting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, data, other in (("texts", train, vectors), ("vectors", vectors, train)):
+        longtail.prepare(data, name, method="ovr+C=1", memory=0.4)
+        Tagger("ovr").fit(other).save("model", overwrite=True)
+        assert predict(name) == 1
+    shown = capsys.readouterr().err
+    assert "texts: this tagger reads feature vectors, not texts" in shown
+    assert "vectors: this file has feature vectors, and the tagger reads texts" in shown
+
+
 def test_a_rerun_predicts_what_is_missing(model: str, engine: Counting, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("test.jsonl", "--cluster", "local:2", "--out", "parts")
     assert predict(*words) == 0
@@ -85,7 +114,7 @@ def test_a_rerun_predicts_what_is_missing(model: str, engine: Counting, capsys: 
     second.write_bytes(b"damaged")
     capsys.readouterr()
     assert predict(*words) == 0 and join_parts("tsv") == expected
-    assert "2 parts predicted; 1 were done before; they are in parts" in capsys.readouterr().err
+    assert "2 parts predicted; 1 was done before; they are in parts" in capsys.readouterr().err
 
 
 def test_answers_to_something_else_are_not_mixed(
@@ -129,6 +158,12 @@ def test_a_cluster_needs_a_file_and_a_folder(
 ) -> None:
     assert predict(*words, "--cluster", "local:2") == 2
     assert "needs a file to read, and a folder to write to" in capsys.readouterr().err
+
+
+def test_the_folder_must_not_be_a_file(model: str, engine: Counting, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plain.tsv").touch()
+    assert predict("test.jsonl", "--cluster", "local:2", "--out", "plain.tsv") == 2
+    assert "plain.tsv: this is a file; a cluster writes a folder of parts" in capsys.readouterr().err
 
 
 def test_training_shows_a_plan_and_removes_the_shards(

@@ -21,8 +21,11 @@ import scipy.sparse as sp
 
 from longtail.cli.answers import make_format
 from longtail.cli.arrivals import SAMPLES_PER_BATCH
+from longtail.cli.cluster import describe_counts
 from longtail.cli.constraints import check_options, get_constraints
 from longtail.cli.predict import SampleBatch, answer_batch, choose_k, choose_output, read_batches, report_counts
+from longtail.data.prepared import MANIFEST as DATA_MANIFEST
+from longtail.data.prepared import is_prepared, read_manifest
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.files import STDIN, hash_file, open_atomic
 from longtail.progress import Display
@@ -42,27 +45,30 @@ _DIGITS = 16  # of a hash, in the names of files
 
 def predict_on_cluster(arguments: Namespace) -> None:
     """Predict the labels of each text of a file, part by part."""
-    if arguments.out is None or arguments.file == STDIN or not Path(arguments.file).is_file():
+    data = _find_data(arguments.file)
+    if data is None or arguments.out is None:
         hint = "Write: longtail predict MODEL FILE --cluster local:2 --out FOLDER"
         raise SettingError("prediction on a cluster needs a file to read, and a folder to write to", hint=hint)
+    if Path(arguments.out).exists() and not Path(arguments.out).is_dir():
+        found, hint = "this is a file; a cluster writes a folder of parts", "Choose another name for the folder"
+        raise SettingError(found, where=arguments.out, hint=hint)
     tagger, display, folder = load(arguments.model), Display(), Path(arguments.out).absolute()
     check_options(arguments, tagger.labels)
     choose_k(tagger, arguments, get_constraints(arguments))  # reports unknown labels before texts are read
     with Cluster(arguments.cluster, folder=folder, progress=display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
-        _write_request(folder, arguments)
-        before = Path(arguments.file).stat()
+        _write_request(folder, data, arguments)
+        before = data.stat()
         answers = list(_run_parts(cluster, folder, tagger, arguments, display))
-        after = Path(arguments.file).stat()
+        after = data.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise DataError("the file has changed while it was read", where=arguments.file, hint=_restart(folder))
         for path in folder.glob(".input-*"):
             path.unlink()
     n_found = answers.count(None)
     done = [answer for answer in answers if answer is not None]
-    note = f"; {n_found} were done before" if n_found else ""
-    display.say(f"{len(done)} parts predicted{note}; they are in {arguments.out}")
+    display.say(f"{describe_counts('part', 'predicted', len(done), n_found)}; they are in {arguments.out}")
     n_unknown, n_empty, n_samples = (sum(answer[name] for answer in done) for name in ("unknown", "empty", "samples"))
     report_counts(tagger, arguments, n_unknown, n_empty, n_samples, display)
 
@@ -145,11 +151,19 @@ def _run_parts(
             future.cancel()
 
 
-def _write_request(folder: Path, arguments: Namespace) -> None:
+def _find_data(path: str) -> Path | None:
+    """Return the file whose hash says what the data is: of prepared data, the manifest; None if there is none."""
+    if path != STDIN and is_prepared(Path(path)):
+        read_manifest(Path(path))  # an error if it is missing or damaged
+        return Path(path) / DATA_MANIFEST
+    return Path(path) if path != STDIN and Path(path).is_file() else None
+
+
+def _write_request(folder: Path, data: Path, arguments: Namespace) -> None:
     """Write what is asked, or raise an error if the folder has answers to something else."""
     given = {name: value for name, value in vars(arguments).items() if name not in ("cluster", "out", "threads")}
     given["model"] = str(Path(arguments.model).absolute())
-    files = {"model": Path(arguments.model) / MANIFEST, "data": Path(arguments.file)}
+    files = {"model": Path(arguments.model) / MANIFEST, "data": data}
     if arguments.constraints:
         files["constraints"] = Path(arguments.constraints)
         given["constraints"] = str(files["constraints"].absolute())
