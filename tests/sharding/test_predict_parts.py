@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -114,7 +115,8 @@ def test_a_rerun_predicts_what_is_missing(model: str, engine: Counting, capsys: 
     second.write_bytes(b"damaged")
     capsys.readouterr()
     assert predict(*words) == 0 and join_parts("tsv") == expected
-    assert "2 parts predicted; 1 was done before; they are in parts" in capsys.readouterr().err
+    assert "2 parts predicted; 1 was done before; they are in parts" in (shown := capsys.readouterr().err)
+    assert re.search(r"^parts: done in .*  3 read$", shown, re.MULTILINE)
 
 
 def test_answers_to_something_else_are_not_mixed(
@@ -173,7 +175,8 @@ def test_training_shows_a_plan_and_removes_the_shards(
     for name, words in (("plain", ()), ("model", ("--cluster", "local:2", "--shards", "3"))):
         assert main(["train", "train.jsonl", "--method", "plt+C=1", "--threads", "1", "--out", name, *words]) == 0
     shown = capsys.readouterr().err
-    assert "plan: 3 shards for each task, 2 at a time, up to 0.18 GB each; about" in shown
+    assert "plan: up to 3 shards for each task, 2 at a time, up to 0.18 GB each; about" in shown
+    assert "and the driver's trials of what is not set (features, C)" in shown
     assert f"{engine.n_calls} shards computed" in shown
     assert {path.name for path in tmp_path.iterdir()} == {"train.jsonl", "plain", "model"}
     contents = [{path.name: path.read_bytes() for path in Path(name).iterdir()} for name in ("plain", "model")]
@@ -185,6 +188,8 @@ def test_training_shows_a_plan_and_removes_the_shards(
     [
         ("--shards 3", "--shards needs a cluster"),
         ("--method popularity --cluster local:2", "popularity cannot be trained on a cluster"),
+        ("--method aplc --cluster local:2", "train its network with --ddp N"),
+        ("--method aplc+device=cuda:1 --ddp 2", '2 processes, but device is "cuda:1"'),
         ("--cluster spark:2", 'there is no engine "spark:2"'),
         ("--cluster local:0", 'there is no engine "local:0"'),
     ],

@@ -212,6 +212,8 @@ def test_a_mistake_is_not_repeated(local: Cluster, tmp_path: Path) -> None:
 
 def test_an_idle_worker_may_be_killed(local: Cluster) -> None:
     local.shards = 4
+    assert add_numbers(local, factor=4) == 180
+    assert len(local.engine.workers) == 2  # type: ignore[attr-defined]
     for worker in local.engine.workers:  # type: ignore[attr-defined]
         worker.kill()
         worker.wait()
@@ -297,7 +299,7 @@ def test_a_full_disk_names_the_file(full: str, inline: Inline, tmp_path: Path) -
             kind, found, where, _ = run_shard(str(task.path), 0, 5)["error"]
             assert kind == "WriteError" and "File too large" in found and f"{tmp_path}/shard-" in where
         else:
-            with pytest.raises(WriteError, match=rf"{tmp_path}/arrays-.*cannot be written \(File too large\)"):
+            with pytest.raises(WriteError, match=rf"{tmp_path}/.arrays-.*cannot be written \(File too large\)"):
                 write_task(tmp_path, add_up, {"numbers": {"values": NUMBERS}}, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -311,6 +313,13 @@ def test_two_drivers_do_not_share_a_folder(inline: Inline, tmp_path: Path, monke
         assert add_numbers(cluster) == 45
     with longtail.cluster("inline", folder=tmp_path) as cluster:
         assert add_numbers(cluster) == 45 and cluster.n_found == 8
+
+
+def test_there_are_no_more_workers_than_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    with longtail.cluster("local:99", shards=2, folder=tmp_path) as cluster:
+        assert add_numbers(cluster) == 45
+        assert len(cluster.engine.workers) == 2  # type: ignore[attr-defined]
 
 
 # Mistakes of users

@@ -51,7 +51,7 @@ def open_comparison_cluster(address: str | None, folder: Path, display: Display)
 
 def show_plan(cluster: Cluster, spec: MethodSpec, data: Dataset, seed: int, display: Display) -> None:
     """Show how many shards there will be, and what they cost."""
-    plan = plan_shards(spec.method, profile_data(data, seed), cluster.n_shards, cluster.engine.n_workers)
+    plan = plan_shards(spec, profile_data(data, seed), cluster.n_shards, cluster.engine.n_workers)
     display.say(f"{plan}; shards in {cluster.folder}")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -28,7 +27,7 @@ from longtail.data.prepared import MANIFEST as DATA_MANIFEST
 from longtail.data.prepared import is_prepared, read_manifest
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.files import STDIN, hash_file, open_atomic
-from longtail.progress import Display
+from longtail.progress import Display, Stage
 from longtail.sharding.cluster import Cluster
 from longtail.sharding.engines import Answer
 from longtail.sharding.tasks import check_versions, get_versions, pack_error
@@ -38,7 +37,6 @@ from longtail.tagger.tagger import Tagger, load
 BATCHES_PER_PART = 16  # batches have the same samples as without a cluster
 _REQUEST = "request.json"
 _PENDING = 3  # parts per worker that are on disk and not done
-_SAY_SECONDS = 10.0
 _ENDINGS = {"elasticsearch": "jsonl", "solr": "json"}
 _DIGITS = 16  # of a hash, in the names of files
 
@@ -60,7 +58,9 @@ def predict_on_cluster(arguments: Namespace) -> None:
             display.say(f"dashboard: {cluster.engine.dashboard}")
         _write_request(folder, data, arguments)
         before = data.stat()
-        answers = list(_run_parts(cluster, folder, tagger, arguments, display))
+        with display.stage("parts", 0) as stage:  # how many there are is known at the end
+            batches = read_batches(tagger, arguments, display)
+            answers = list(_run_parts(cluster, folder, batches, stage))
         after = data.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise DataError("the file has changed while it was read", where=arguments.file, hint=_restart(folder))
@@ -120,12 +120,9 @@ def _load(model: str, digest: str) -> Tagger:
     return load(model).configure(threads=1)
 
 
-def _run_parts(
-    cluster: Cluster, folder: Path, tagger: Tagger, arguments: Namespace, display: Display
-) -> Iterator[Answer | None]:
+def _run_parts(cluster: Cluster, folder: Path, batches: Iterator[SampleBatch], stage: Stage) -> Iterator[Answer | None]:
     """Write the parts that are not done, a few at a time. Yields the answers of the workers; None: it was done."""
     waiting: dict[Future[Answer], int] = {}
-    batches, said = read_batches(tagger, arguments, display), time.monotonic()
 
     def collect(most: int) -> Iterator[Answer]:
         while len(waiting) > most:
@@ -133,18 +130,18 @@ def _run_parts(
                 number = waiting.pop(future)
                 yield cluster.get_answer(future, f"part {number}")
                 _name_input(folder, number).unlink()
+                stage.advance(1)
 
     try:
         for number, part in enumerate(iter(lambda: list(islice(batches, BATCHES_PER_PART)), [])):
+            stage.advance(0, f"{number + 1:,} read")
             if _is_done(folder, number):
                 yield None
+                stage.advance(1)
                 continue
             _write_part(_name_input(folder, number), part)
             waiting[cluster.engine.submit(predict_part, str(folder), number)] = number
             yield from collect(_PENDING * cluster.engine.n_workers)
-            if time.monotonic() - said > _SAY_SECONDS:
-                said = time.monotonic()
-                display.say(f"{number + 1} parts read, {number + 1 - len(waiting)} of them predicted")
         yield from collect(0)
     finally:
         for future in waiting:
