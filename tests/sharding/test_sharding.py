@@ -7,9 +7,11 @@ import io
 import json
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +30,7 @@ from longtail.errors import DataError, LongtailError, MissingExtra, SettingError
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.node import NodeWeights
 from longtail.linear.tree_training import order_by_subtree, pack_weights, unpack_weights
-from longtail.progress import Display, Stage
+from longtail.progress import Display, Progress, Stage
 from longtail.sharding.cluster import Cluster, divide_work
 from longtail.sharding.tasks import Task, run_shard, write_task
 
@@ -152,6 +154,38 @@ def test_it_is_the_same_from_dask(wide: Dataset, tmp_path: Path) -> None:
         assert bool(cluster.engine.dashboard) == (find_spec("bokeh") is not None)  # no link to a page that says so
         assert hash_files(Tagger("plt+C=1", threads=1).fit(wide, cluster=cluster), tmp_path / "dask") == expected
         assert cluster.n_computed > 3
+
+
+class KillOnce(Progress, Stage):
+    """Kills a process when the first shard is done."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[Stage]:
+        yield self
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        if self.pid and "shards" in note:
+            os.kill(self.pid, signal.SIGKILL)
+            self.pid = 0
+
+
+def test_it_is_the_same_from_dask_when_a_worker_is_killed(wide: Dataset, tmp_path: Path) -> None:
+    """Real processes: the worker is killed while it computes a shard, and Dask replaces it."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    spec = "plt+C=1+fanout=100+n_trees=1+calibrate=false"
+    expected = hash_files(Tagger(spec, threads=1).fit(wide), tmp_path / "plain")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
+    with (
+        distributed.LocalCluster(**options) as workers,
+        longtail.cluster(f"dask:{workers.scheduler_address}", shards=6, folder=tmp_path / "shards") as cluster,
+    ):
+        killer = KillOnce(workers.workers[0].pid)
+        tagger = Tagger(spec, threads=1).fit(wide, cluster=cluster, progress=killer)
+        assert killer.pid == 0 and cluster.n_computed > 2
+        assert hash_files(tagger, tmp_path / "dask") == expected
 
 
 # What is done is not repeated
