@@ -151,7 +151,7 @@ def kill_drivers(folder: Path, data: Path, expected: str, n_runs: int, pause: li
                     counts["kills"] += 1
                     continue
             counts["runs"] += 1
-            found = re.search(r"(\d+) shards computed(?:; (\d+) were done before)?", messages)
+            found = re.search(r"(\d+) shards? computed(?:; (\d+) (?:was|were) done before)?", messages)
             assert found, messages
             counts["shards computed in the last run"] += int(found[1])
             counts["shards done before the last run"] += int(found[2] or 0)
