@@ -70,12 +70,12 @@ def explain_exit(code: int) -> str:
     """Describe the exit code of a process that could not report why it ended.
 
     >>> explain_exit(-9)
-    'the process was killed by SIGKILL, most likely because it ran out of memory'
+    'the process was killed by SIGKILL, perhaps by the system, for lack of memory'
     """
     if code >= 0:
         return f"the process exited with code {code}"
     name = signal.Signals(-code).name
-    return f"the process was killed by {name}" + (", most likely because it ran out of memory" if name == "SIGKILL" else "")
+    return f"the process was killed by {name}" + (", perhaps by the system, for lack of memory" if name == "SIGKILL" else "")
 
 
 def _leave_to_thread(number: int, frame: FrameType | None) -> None:

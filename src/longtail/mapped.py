@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
@@ -105,8 +106,9 @@ class ArraysWriter:
 
     def close(self) -> None:
         """Close the files. What was not committed is lost."""
-        for stream in self._streams.values():
-            stream.close()
+        with name_full_disk(self.folder), ExitStack() as stack:  # what is still in a buffer is written
+            for stream in self._streams.values():
+                stack.callback(stream.close)
 
     def __enter__(self) -> Self:
         return self

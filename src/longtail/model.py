@@ -364,13 +364,22 @@ class Model(Settings, ABC):
         """Raise an error if the training cannot be divided."""
         if not self.can_shard:
             hint = "Choose a method with linear classifiers, or leave the cluster out"
+            if self.trains_network:
+                hint = "Several processes of this machine train its network with --ddp N, in Python fit(…, processes=N)"
             raise SettingError(f"{find_method_name(type(self))} cannot be trained on a cluster", hint=hint)
 
-    def check_trains_network(self) -> None:
-        """Raise an error if there is no network that several processes could train."""
+    def check_processes(self, n: int) -> None:
+        """Raise an error if there is no network that several processes could train, or no GPU for each of them.
+
+        :param n: The number of processes.
+        """
         if not self.trains_network:
             hint = "Divide its training with --cluster local:N" if self.can_shard else "Leave the number of processes out"
             raise SettingError(f"{find_method_name(type(self))} trains no network", hint=hint)
+        if device := self.get_params().get("device"):
+            from longtail.nn.ranks import check_devices  # imports torch
+
+            check_devices(n, device)
 
     def get_network_settings(self, kind: type[_NetworkSettings]) -> _NetworkSettings:
         """Return the settings for the training of a network. Several processes always need a checkpoint.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from longtail.data import prepare, stream
 from longtail.data.layout import Layout
-from longtail.data.prepare import prepare_samples
+from longtail.data.prepare import describe_plan, prepare_samples
 from longtail.data.prepared import open_prepared, read_order
 from longtail.data.read import read
 from longtail.errors import DataError, SettingError, WriteError
@@ -214,6 +215,38 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "out" / "prepared.json").write_text(content)
     with pytest.raises(DataError, match="damaged"):
         open_prepared(tmp_path / "out")
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    run(write_jsonl(tmp_path), tmp_path / "out")
+    (tmp_path / "out" / "prepared.json").unlink()
+    with pytest.raises(DataError, match=r"this folder has prepared data, but its manifest, prepared\.json, is missing"):
+        read(tmp_path / "out")
+    with pytest.raises(SettingError, match="already exists"):  # nothing is removed
+        run(write_jsonl(tmp_path), tmp_path / "out")
+
+
+@pytest.mark.parametrize("limit", [100, 600])
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """A limit on the size of files fails like a full disk: here for the plan, and for a run, which is in a buffer first."""
+    monkeypatch.setattr(prepare, "_SHARE", 8)
+    path, before = write_jsonl(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(WriteError, match=rf"{tmp_path}/out.*cannot be written \(File too large\)\. Free space"):
+            run(path, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_the_plan_says_what_is_left_to_do(tmp_path: Path) -> None:
+    path, out = write_jsonl(tmp_path), tmp_path / "out"
+    plan: dict[str, Any] = {"memory": 0.4, "seed": 0}
+    assert f"writes {out}: sorted runs of" in describe_plan(path, Layout(), out, **plan)
+    run(path, out)
+    assert describe_plan(path, Layout(), out, **plan).startswith(f"plan: {out} is prepared already")
+    with pytest.raises(SettingError, match=r"memory is 0\.1 GB\. It must be at least 0\.4"):
+        describe_plan(path, Layout(), out, memory=0.1, seed=0)
 
 
 def test_small_corpora(tmp_path: Path) -> None:

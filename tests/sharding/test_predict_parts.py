@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+import longtail
 from longtail import Dataset, Tagger
 from longtail.cli.main import main
+from longtail.data.prepared import read_order
 from longtail.data.write import write
 
 
@@ -36,7 +39,7 @@ class Counting:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counting:
     engine = Counting()
-    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda address: engine)
+    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda *arguments: engine)
     for module in ("arrivals", "predict", "predict_parts"):
         monkeypatch.setattr(f"longtail.cli.{module}.SAMPLES_PER_BATCH", 10)
     monkeypatch.setattr("longtail.cli.predict_parts.BATCHES_PER_PART", 2)
@@ -77,6 +80,33 @@ def test_feature_vectors_have_parts_too(vectors: Dataset, tmp_path: Path, engine
     assert join_parts("tsv") == Path("all").read_bytes() and engine.n_calls == 4
 
 
+@pytest.mark.parametrize("kind", ["train", "vectors"])
+def test_prepared_data_has_answers_too(
+    kind: str, engine: Counting, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data: Dataset = request.getfixturevalue(kind)
+    Tagger("ovr").fit(data).save("model")
+    longtail.prepare(data, "prepared", method="ovr+C=1", memory=0.4)
+    assert predict("prepared", "--out", "all") == 0
+    assert "prepared samples are in random order" in capsys.readouterr().err
+    assert predict("prepared", "--cluster", "local:2", "--out", "parts") == 0
+    assert join_parts("tsv") == Path("all").read_bytes() and engine.n_calls > 1
+    shuffled = write(data.take(read_order(Path("prepared"))), Path("shuffled"))
+    assert predict(str(shuffled), "--out", "same") == 0 and Path("same").read_bytes() == Path("all").read_bytes()
+
+
+def test_prepared_data_of_the_other_kind_is_refused(
+    train: Dataset, vectors: Dataset, engine: Counting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, data, other in (("texts", train, vectors), ("vectors", vectors, train)):
+        longtail.prepare(data, name, method="ovr+C=1", memory=0.4)
+        Tagger("ovr").fit(other).save("model", overwrite=True)
+        assert predict(name) == 1
+    shown = capsys.readouterr().err
+    assert "texts: this tagger reads feature vectors, not texts" in shown
+    assert "vectors: this file has feature vectors, and the tagger reads texts" in shown
+
+
 def test_a_rerun_predicts_what_is_missing(model: str, engine: Counting, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("test.jsonl", "--cluster", "local:2", "--out", "parts")
     assert predict(*words) == 0
@@ -85,7 +115,8 @@ def test_a_rerun_predicts_what_is_missing(model: str, engine: Counting, capsys: 
     second.write_bytes(b"damaged")
     capsys.readouterr()
     assert predict(*words) == 0 and join_parts("tsv") == expected
-    assert "2 parts predicted; 1 were done before; they are in parts" in capsys.readouterr().err
+    assert "2 parts predicted; 1 was done before; they are in parts" in (shown := capsys.readouterr().err)
+    assert re.search(r"^parts: done in .*  3 read$", shown, re.MULTILINE)
 
 
 def test_answers_to_something_else_are_not_mixed(
@@ -131,6 +162,12 @@ def test_a_cluster_needs_a_file_and_a_folder(
     assert "needs a file to read, and a folder to write to" in capsys.readouterr().err
 
 
+def test_the_folder_must_not_be_a_file(model: str, engine: Counting, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plain.tsv").touch()
+    assert predict("test.jsonl", "--cluster", "local:2", "--out", "plain.tsv") == 2
+    assert "plain.tsv: this is a file; a cluster writes a folder of parts" in capsys.readouterr().err
+
+
 def test_training_shows_a_plan_and_removes_the_shards(
     train: Dataset, engine: Counting, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,7 +175,8 @@ def test_training_shows_a_plan_and_removes_the_shards(
     for name, words in (("plain", ()), ("model", ("--cluster", "local:2", "--shards", "3"))):
         assert main(["train", "train.jsonl", "--method", "plt+C=1", "--threads", "1", "--out", name, *words]) == 0
     shown = capsys.readouterr().err
-    assert "plan: 3 shards for each task, 2 at a time, up to 0.18 GB each; about" in shown
+    assert "plan: up to 3 shards for each task, 2 at a time, up to 0.18 GB each; about" in shown
+    assert "and the driver's trials of what is not set (features, C)" in shown
     assert f"{engine.n_calls} shards computed" in shown
     assert {path.name for path in tmp_path.iterdir()} == {"train.jsonl", "plain", "model"}
     contents = [{path.name: path.read_bytes() for path in Path(name).iterdir()} for name in ("plain", "model")]
@@ -150,6 +188,8 @@ def test_training_shows_a_plan_and_removes_the_shards(
     [
         ("--shards 3", "--shards needs a cluster"),
         ("--method popularity --cluster local:2", "popularity cannot be trained on a cluster"),
+        ("--method aplc --cluster local:2", "train its network with --ddp N"),
+        ("--method aplc+device=cuda:1 --ddp 2", '2 processes, but device is "cuda:1"'),
         ("--cluster spark:2", 'there is no engine "spark:2"'),
         ("--cluster local:0", 'there is no engine "local:0"'),
     ],

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +30,7 @@ from longtail.errors import DataError, LongtailError, MissingExtra, SettingError
 from longtail.labelspace.tree import LabelTree
 from longtail.linear.node import NodeWeights
 from longtail.linear.tree_training import order_by_subtree, pack_weights, unpack_weights
-from longtail.progress import Stage
+from longtail.progress import Display, Progress, Stage
 from longtail.sharding.cluster import Cluster, divide_work
 from longtail.sharding.tasks import Task, run_shard, write_task
 
@@ -56,7 +60,7 @@ class Inline:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
     engine = Inline()
-    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda address: engine)
+    monkeypatch.setattr("longtail.sharding.cluster.open_engine", lambda *arguments: engine)
     return engine
 
 
@@ -147,8 +151,41 @@ def test_it_is_the_same_from_dask(wide: Dataset, tmp_path: Path) -> None:
         longtail.cluster(f"dask:{workers.scheduler_address}", shards=3, folder=tmp_path / "shards") as cluster,
     ):
         assert cluster.engine.n_workers == 2
+        assert bool(cluster.engine.dashboard) == (find_spec("bokeh") is not None)  # no link to a page that says so
         assert hash_files(Tagger("plt+C=1", threads=1).fit(wide, cluster=cluster), tmp_path / "dask") == expected
         assert cluster.n_computed > 3
+
+
+class KillOnce(Progress, Stage):
+    """Kills a process when the first shard is done."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[Stage]:
+        yield self
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        if self.pid and "shards" in note:
+            os.kill(self.pid, signal.SIGKILL)
+            self.pid = 0
+
+
+def test_it_is_the_same_from_dask_when_a_worker_is_killed(wide: Dataset, tmp_path: Path) -> None:
+    """Real processes: the worker is killed while it computes a shard, and Dask replaces it."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    spec = "plt+C=1+fanout=100+n_trees=1+calibrate=false"
+    expected = hash_files(Tagger(spec, threads=1).fit(wide), tmp_path / "plain")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
+    with (
+        distributed.LocalCluster(**options) as workers,
+        longtail.cluster(f"dask:{workers.scheduler_address}", shards=6, folder=tmp_path / "shards") as cluster,
+    ):
+        killer = KillOnce(workers.workers[0].pid)
+        tagger = Tagger(spec, threads=1).fit(wide, cluster=cluster, progress=killer)
+        assert killer.pid == 0 and cluster.n_computed > 2
+        assert hash_files(tagger, tmp_path / "dask") == expected
 
 
 # What is done is not repeated
@@ -209,6 +246,8 @@ def test_a_mistake_is_not_repeated(local: Cluster, tmp_path: Path) -> None:
 
 def test_an_idle_worker_may_be_killed(local: Cluster) -> None:
     local.shards = 4
+    assert add_numbers(local, factor=4) == 180
+    assert len(local.engine.workers) == 2  # type: ignore[attr-defined]
     for worker in local.engine.workers:  # type: ignore[attr-defined]
         worker.kill()
         worker.wait()
@@ -237,6 +276,23 @@ def test_a_ray_that_does_not_start_is_an_error(error: Exception, monkeypatch: py
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__spec__=True, init=init, shutdown=lambda: None))
     with pytest.raises(LongtailError, match=rf"ray:auto: no Ray cluster answers \({error}\)\. .*ray status"):
         longtail.cluster("ray:auto").__enter__()
+
+
+def test_a_scheduler_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    with pytest.raises(SettingError, match=r"dask:.*none\.json: there is no such scheduler file\. .*dask scheduler"):
+        longtail.cluster(f"dask:{tmp_path}/none.json").__enter__()
+
+
+def test_a_dask_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr("longtail.sharding.engines._WORKER_SECONDS", 0.2)
+    said = io.StringIO()
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as workers:
+        address = f"dask:{workers.scheduler_address}"
+        with pytest.raises(LongtailError, match=rf"{address}: the Dask scheduler has no workers\. .*dask worker"):
+            Cluster(address, progress=Display(said)).__enter__()
+    assert said.getvalue() == f"{address}: no workers yet; waiting up to 0.2 s\n"
 
 
 @pytest.mark.parametrize("name", ["longtail", "numba"])
@@ -277,7 +333,7 @@ def test_a_full_disk_names_the_file(full: str, inline: Inline, tmp_path: Path) -
             kind, found, where, _ = run_shard(str(task.path), 0, 5)["error"]
             assert kind == "WriteError" and "File too large" in found and f"{tmp_path}/shard-" in where
         else:
-            with pytest.raises(WriteError, match=rf"{tmp_path}/arrays-.*cannot be written \(File too large\)"):
+            with pytest.raises(WriteError, match=rf"{tmp_path}/.arrays-.*cannot be written \(File too large\)"):
                 write_task(tmp_path, add_up, {"numbers": {"values": NUMBERS}}, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -291,6 +347,13 @@ def test_two_drivers_do_not_share_a_folder(inline: Inline, tmp_path: Path, monke
         assert add_numbers(cluster) == 45
     with longtail.cluster("inline", folder=tmp_path) as cluster:
         assert add_numbers(cluster) == 45 and cluster.n_found == 8
+
+
+def test_there_are_no_more_workers_than_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    with longtail.cluster("local:99", shards=2, folder=tmp_path) as cluster:
+        assert add_numbers(cluster) == 45
+        assert len(cluster.engine.workers) == 2  # type: ignore[attr-defined]
 
 
 # Mistakes of users

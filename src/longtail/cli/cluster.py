@@ -29,12 +29,11 @@ def open_training_cluster(arguments: Namespace, display: Display) -> Iterator[Cl
         return
     out = Path(arguments.out)
     folder = out.with_name(out.name + _ENDING)
-    with Cluster(arguments.cluster, arguments.shards, folder) as cluster:
+    with Cluster(arguments.cluster, arguments.shards, folder, display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
         yield cluster
-        before = f"; {cluster.n_found} were done before" if cluster.n_found else ""
-        display.say(f"{cluster.n_computed} shards computed{before}")
+        display.say(describe_counts("shard", "computed", cluster.n_computed, cluster.n_found))
     shutil.rmtree(folder)
 
 
@@ -44,7 +43,7 @@ def open_comparison_cluster(address: str | None, folder: Path, display: Display)
     if address is None:
         yield None
         return
-    with Cluster(address, folder=folder) as cluster:
+    with Cluster(address, folder=folder, progress=display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
         yield cluster
@@ -52,5 +51,15 @@ def open_comparison_cluster(address: str | None, folder: Path, display: Display)
 
 def show_plan(cluster: Cluster, spec: MethodSpec, data: Dataset, seed: int, display: Display) -> None:
     """Show how many shards there will be, and what they cost."""
-    plan = plan_shards(spec.method, profile_data(data, seed), cluster.n_shards, cluster.engine.n_workers)
+    plan = plan_shards(spec, profile_data(data, seed), cluster.n_shards, cluster.engine.n_workers)
     display.say(f"{plan}; shards in {cluster.folder}")
+
+
+def describe_counts(unit: str, verb: str, n_done: int, n_before: int) -> str:
+    """Say how many shards or parts were done now, and how many before.
+
+    >>> describe_counts("part", "predicted", 1, 0), describe_counts("part", "predicted", 2, 1)
+    ('1 part predicted', '2 parts predicted; 1 was done before')
+    """
+    before = f"; {n_before} {'was' if n_before == 1 else 'were'} done before" if n_before else ""
+    return f"{n_done} {unit}{'' if n_done == 1 else 's'} {verb}{before}"

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from longtail.cli.answers import Answer, AnswerFormat, check_id, make_format
@@ -15,6 +16,7 @@ from longtail.cli.arrivals import SAMPLES_PER_BATCH, batch_all, batch_arrived, p
 from longtail.cli.constraints import check_options, get_constraints
 from longtail.cli.layout import get_layout
 from longtail.cli.output import show_notes
+from longtail.data.prepared import is_prepared
 from longtail.data.read import stream_samples
 from longtail.data.records import Sample
 from longtail.data.stream import stream_vectors
@@ -29,6 +31,8 @@ from longtail.report.explanation import WIDTH, describe_marks, render_explanatio
 from longtail.samples import count_samples
 from longtail.tagger.prediction import DEFAULT_K
 from longtail.tagger.tagger import Tagger, load
+
+_SHUFFLED = "prepared samples are in random order; their positions in the source are in samples/order.npy"
 
 
 class SampleBatch(NamedTuple):
@@ -149,7 +153,7 @@ def _render(text: str | None, answer: Answer) -> str:
 def read_batches(tagger: Tagger, arguments: Namespace, display: Display) -> Iterator[SampleBatch]:
     """Read the inputs in batches: of a fixed size from files, what has arrived from pipes, one by one from a terminal."""
     path, layout = arguments.file, get_layout(arguments)
-    notes: list[str] = []
+    notes = [_SHUFFLED] if is_prepared(Path(path)) else []
     if not tagger.reads_texts:
         for X in stream_vectors(path, layout, notes):
             for start in range(0, X.shape[0], SAMPLES_PER_BATCH):

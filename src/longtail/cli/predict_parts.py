@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -21,11 +20,14 @@ import scipy.sparse as sp
 
 from longtail.cli.answers import make_format
 from longtail.cli.arrivals import SAMPLES_PER_BATCH
+from longtail.cli.cluster import describe_counts
 from longtail.cli.constraints import check_options, get_constraints
 from longtail.cli.predict import SampleBatch, answer_batch, choose_k, choose_output, read_batches, report_counts
+from longtail.data.prepared import MANIFEST as DATA_MANIFEST
+from longtail.data.prepared import is_prepared, read_manifest
 from longtail.errors import DataError, LongtailError, SettingError
 from longtail.files import STDIN, hash_file, open_atomic
-from longtail.progress import Display
+from longtail.progress import Display, Stage
 from longtail.sharding.cluster import Cluster
 from longtail.sharding.engines import Answer
 from longtail.sharding.tasks import check_versions, get_versions, pack_error
@@ -35,34 +37,38 @@ from longtail.tagger.tagger import Tagger, load
 BATCHES_PER_PART = 16  # batches have the same samples as without a cluster
 _REQUEST = "request.json"
 _PENDING = 3  # parts per worker that are on disk and not done
-_SAY_SECONDS = 10.0
 _ENDINGS = {"elasticsearch": "jsonl", "solr": "json"}
 _DIGITS = 16  # of a hash, in the names of files
 
 
 def predict_on_cluster(arguments: Namespace) -> None:
     """Predict the labels of each text of a file, part by part."""
-    if arguments.out is None or arguments.file == STDIN or not Path(arguments.file).is_file():
+    data = _find_data(arguments.file)
+    if data is None or arguments.out is None:
         hint = "Write: longtail predict MODEL FILE --cluster local:2 --out FOLDER"
         raise SettingError("prediction on a cluster needs a file to read, and a folder to write to", hint=hint)
+    if Path(arguments.out).exists() and not Path(arguments.out).is_dir():
+        found, hint = "this is a file; a cluster writes a folder of parts", "Choose another name for the folder"
+        raise SettingError(found, where=arguments.out, hint=hint)
     tagger, display, folder = load(arguments.model), Display(), Path(arguments.out).absolute()
     check_options(arguments, tagger.labels)
     choose_k(tagger, arguments, get_constraints(arguments))  # reports unknown labels before texts are read
-    with Cluster(arguments.cluster, folder=folder) as cluster:
+    with Cluster(arguments.cluster, folder=folder, progress=display) as cluster:
         if cluster.engine.dashboard:
             display.say(f"dashboard: {cluster.engine.dashboard}")
-        _write_request(folder, arguments)
-        before = Path(arguments.file).stat()
-        answers = list(_run_parts(cluster, folder, tagger, arguments, display))
-        after = Path(arguments.file).stat()
+        _write_request(folder, data, arguments)
+        before = data.stat()
+        with display.stage("parts", 0) as stage:  # how many there are is known at the end
+            batches = read_batches(tagger, arguments, display)
+            answers = list(_run_parts(cluster, folder, batches, stage))
+        after = data.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise DataError("the file has changed while it was read", where=arguments.file, hint=_restart(folder))
         for path in folder.glob(".input-*"):
             path.unlink()
     n_found = answers.count(None)
     done = [answer for answer in answers if answer is not None]
-    note = f"; {n_found} were done before" if n_found else ""
-    display.say(f"{len(done)} parts predicted{note}; they are in {arguments.out}")
+    display.say(f"{describe_counts('part', 'predicted', len(done), n_found)}; they are in {arguments.out}")
     n_unknown, n_empty, n_samples = (sum(answer[name] for answer in done) for name in ("unknown", "empty", "samples"))
     report_counts(tagger, arguments, n_unknown, n_empty, n_samples, display)
 
@@ -114,12 +120,9 @@ def _load(model: str, digest: str) -> Tagger:
     return load(model).configure(threads=1)
 
 
-def _run_parts(
-    cluster: Cluster, folder: Path, tagger: Tagger, arguments: Namespace, display: Display
-) -> Iterator[Answer | None]:
+def _run_parts(cluster: Cluster, folder: Path, batches: Iterator[SampleBatch], stage: Stage) -> Iterator[Answer | None]:
     """Write the parts that are not done, a few at a time. Yields the answers of the workers; None: it was done."""
     waiting: dict[Future[Answer], int] = {}
-    batches, said = read_batches(tagger, arguments, display), time.monotonic()
 
     def collect(most: int) -> Iterator[Answer]:
         while len(waiting) > most:
@@ -127,29 +130,37 @@ def _run_parts(
                 number = waiting.pop(future)
                 yield cluster.get_answer(future, f"part {number}")
                 _name_input(folder, number).unlink()
+                stage.advance(1)
 
     try:
         for number, part in enumerate(iter(lambda: list(islice(batches, BATCHES_PER_PART)), [])):
+            stage.advance(0, f"{number + 1:,} read")
             if _is_done(folder, number):
                 yield None
+                stage.advance(1)
                 continue
             _write_part(_name_input(folder, number), part)
             waiting[cluster.engine.submit(predict_part, str(folder), number)] = number
             yield from collect(_PENDING * cluster.engine.n_workers)
-            if time.monotonic() - said > _SAY_SECONDS:
-                said = time.monotonic()
-                display.say(f"{number + 1} parts read, {number + 1 - len(waiting)} of them predicted")
         yield from collect(0)
     finally:
         for future in waiting:
             future.cancel()
 
 
-def _write_request(folder: Path, arguments: Namespace) -> None:
+def _find_data(path: str) -> Path | None:
+    """Return the file whose hash says what the data is: of prepared data, the manifest; None if there is none."""
+    if path != STDIN and is_prepared(Path(path)):
+        read_manifest(Path(path))  # an error if it is missing or damaged
+        return Path(path) / DATA_MANIFEST
+    return Path(path) if path != STDIN and Path(path).is_file() else None
+
+
+def _write_request(folder: Path, data: Path, arguments: Namespace) -> None:
     """Write what is asked, or raise an error if the folder has answers to something else."""
     given = {name: value for name, value in vars(arguments).items() if name not in ("cluster", "out", "threads")}
     given["model"] = str(Path(arguments.model).absolute())
-    files = {"model": Path(arguments.model) / MANIFEST, "data": Path(arguments.file)}
+    files = {"model": Path(arguments.model) / MANIFEST, "data": data}
     if arguments.constraints:
         files["constraints"] = Path(arguments.constraints)
         given["constraints"] = str(files["constraints"].absolute())

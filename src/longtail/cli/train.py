@@ -47,7 +47,7 @@ def train(arguments: Namespace) -> None:
     if tagger is not None and arguments.cluster is not None:
         tagger.model.check_can_shard()
     if tagger is not None and arguments.ddp is not None:
-        tagger.model.check_trains_network()
+        tagger.model.check_processes(arguments.ddp)
     with open_training_cluster(arguments, display) as cluster, open_processes(arguments, display) as processes:
         _train(tagger, cluster, processes, arguments, display)
 

@@ -58,11 +58,7 @@ def prepare_samples(
     :param seed: Seed of the order.
     :returns: The prepared data.
     """
-    if not memory >= MIN_MEMORY:
-        raise SettingError(
-            f"memory is {memory} GB", hint=f"It must be at least {MIN_MEMORY}: the program itself needs most of it"
-        )
-    budget = int(memory * 1e9) - _PROCESS_BYTES
+    budget = _compute_budget(memory)
     plan = {"format": FORMAT, "files": list_files(data, layout), "seed": seed, "layout": layout.to_json()}
     plan = json.loads(json.dumps(plan))  # as it is read back
     if not is_prepared(folder):
@@ -83,13 +79,23 @@ def prepare_samples(
 
 def describe_plan(data: Any, layout: Layout, folder: Path, *, memory: float, seed: int) -> str:
     """Describe what ``prepare_samples`` will do, before it starts."""
-    n_bytes, budget = sum(size for _, size, _ in list_files(data, layout)), int(memory * 1e9) - _PROCESS_BYTES
+    n_bytes, budget = sum(size for _, size, _ in list_files(data, layout)), _compute_budget(memory)
+    if (folder / MANIFEST).is_file():
+        return f"plan: {folder} is prepared already; only features that it does not have are computed"
     size = f" ({n_bytes / 1e9:,.2f} GB)" if n_bytes else ""
     done = "continues in" if is_prepared(folder) else "writes"
     return (
         f"plan: reads {data}{size} once, with {memory:.2f} GB of memory; {done} {folder}: sorted runs of "
         f"{budget // _SHARE / 1e6:,.0f} MB, then all samples in the random order of seed {seed}, then features"
     )
+
+
+def _compute_budget(memory: float) -> int:
+    """Return how many bytes of memory are left for data."""
+    if not memory >= MIN_MEMORY:
+        hint = f"It must be at least {MIN_MEMORY}: the program itself needs most of it"
+        raise SettingError(f"memory is {memory} GB", hint=hint)
+    return int(memory * 1e9) - _PROCESS_BYTES
 
 
 def list_files(data: Any, layout: Layout) -> list[list[Any]]:

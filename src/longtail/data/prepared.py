@@ -21,6 +21,7 @@ from longtail.errors import DataError
 from longtail.files import hash_file
 from longtail.kernels import Longs
 from longtail.lazy_texts import MappedTexts
+from longtail.mapped import MANIFEST as ARRAYS_MANIFEST
 from longtail.mapped import hash_arrays, open_arrays
 from longtail.mapped_matrix import open_matrix
 
@@ -33,6 +34,13 @@ _AGAIN = "Remove the folder, and prepare the data again"
 def is_prepared(path: Path) -> bool:
     """Whether a folder has prepared data, complete or not."""
     return (path / MANIFEST).is_file() or (path / WORK).is_dir()
+
+
+def check_not_prepared(path: Path) -> None:
+    """Raise an error if a folder that has no manifest has the arrays of prepared data: it is nothing else."""
+    if all((path / name / ARRAYS_MANIFEST).is_file() for name in (SAMPLES, LABELS)):
+        found = f"this folder has prepared data, but its manifest, {MANIFEST}, is missing"
+        raise DataError(found, where=str(path), hint=_AGAIN)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from longtail.data.label_cells import SEPARATORS
 from longtail.data.layout import Layout, LayoutOptions, name_option
 from longtail.data.lines import PAIR_SEPARATORS, find_pair, open_fasttext, open_lines, open_pair
 from longtail.data.parquet import open_parquet
-from longtail.data.prepared import is_prepared, open_prepared
+from longtail.data.prepared import check_not_prepared, is_prepared, open_prepared
 from longtail.data.records import Sample, build_dataset, read_samples
 from longtail.data.source import Source
 from longtail.data.table import open_table
@@ -118,20 +118,28 @@ def read_layout(data: Any, layout: Layout, *, labelled: bool = True, trained: La
 def stream_samples(path: str | Path, layout: Layout, *, trained: Layout | None, notes: list[str]) -> Iterator[Sample]:
     """Yield texts with their ids, as soon as they have arrived; labels are left out.
 
-    :param path: A file or ``-``.
+    :param path: A file, ``-``, a built-in corpus, or a folder of prepared data.
     :param layout: What is known about its columns.
     :param trained: The columns that a tagger was trained on.
     :param notes: What was guessed or repaired is added here.
     """
-    if str(path).startswith(BUILTIN):
-        yield from map(Sample, read(path).texts or ())
+    if str(path).startswith(BUILTIN) or is_prepared(Path(path)):
+        data = read_layout(path, layout)
+        if data.texts is None:
+            raise _refuse_vectors(path)
+        notes += data.notes
+        yield from map(Sample, data.texts)
         return
     at_once = is_endless(path)
     with open_source(path, layout, trained, labelled=False, at_once=at_once) as source:
         if isinstance(source, XcReader):
-            hint = "Pass texts, or use a tagger that was trained on feature vectors"
-            raise DataError("this file has feature vectors, and the tagger reads texts", where=str(path), hint=hint)
+            raise _refuse_vectors(path)
         yield from read_samples(source, layout, trained, notes, at_once=at_once)
+
+
+def _refuse_vectors(path: str | Path) -> DataError:
+    hint = "Pass texts, or use a tagger that was trained on feature vectors"
+    return DataError("this file has feature vectors, and the tagger reads texts", where=str(path), hint=hint)
 
 
 @contextmanager
@@ -149,6 +157,7 @@ def open_source(
     if not isinstance(data, str | Path):
         yield open_object(data)
     elif str(data) != STDIN and Path(data).is_dir():
+        check_not_prepared(Path(data))
         yield open_folder(Path(data), labelled=labelled)
     else:
         with open_read(data) as stream:

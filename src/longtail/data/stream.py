@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -152,15 +152,14 @@ def stream_vectors(path: str | Path, layout: Layout, notes: list[str]) -> Iterat
     :param layout: What is known about the file.
     :param notes: What was repaired is added here.
     """
-    if is_prepared(Path(path)):
-        yield from (block.inputs for block in SampleStream(read_layout(path, layout), layout))
-        return
-    with open_source(path, layout, None, labelled=False) as source:
-        if not isinstance(source, XcReader):
+    opened = nullcontext(read_layout(path, layout)) if is_prepared(Path(path)) else open_source(path, layout, None, False)
+    with opened as source:
+        stream = SampleStream(source, layout)
+        if stream.n_features is None:
             hint = "Pass them in the form it was trained on, for example an XC file"
             raise DataError("this tagger reads feature vectors, not texts", where=str(path), hint=hint)
-        yield from (block.inputs for block in SampleStream(source, layout))
-        notes += source.notes
+        yield from (block.inputs for block in stream)
+        notes += stream.notes
 
 
 def _read_rows(reader: RecordReader, records: Iterator[Record], n_rows: int) -> list[tuple[str, Any, str | None]]:

@@ -36,6 +36,19 @@ class _Group:
 _group = _Group()
 
 
+def check_devices(n: int, device: str) -> bool:
+    """Return whether ranks compute on GPUs; an error if there is not one for each.
+
+    :param n: Number of ranks.
+    :param device: The device of the settings.
+    """
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    if on_gpu and (":" in device or torch.cuda.device_count() < n):
+        found = f'{n} processes, but device is "{device}", and this machine has {torch.cuda.device_count()} GPUs'
+        raise SettingError(found, hint="Each process needs a GPU: use fewer processes, or device=cpu")
+    return on_gpu
+
+
 def join_ranks(rank: int, n: int, store: Path, device: str, shared: list[int]) -> None:
     """Join the other ranks, and wait until all are there.
 
@@ -45,10 +58,7 @@ def join_ranks(rank: int, n: int, store: Path, device: str, shared: list[int]) -
     :param device: The device of the settings. Each rank has another GPU, or all compute on the CPU.
     :param shared: Files of memory that all ranks share; there may be none.
     """
-    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-    if on_gpu and (":" in device or torch.cuda.device_count() < n):
-        found = f'{n} processes, but device is "{device}", and this machine has {torch.cuda.device_count()} GPUs'
-        raise SettingError(found, hint="Each process needs a GPU: use fewer processes, or device=cpu")
+    on_gpu = check_devices(n, device)
     if not on_gpu:
         _use_loopback()
         _group.shared = tuple(shared)

@@ -16,7 +16,7 @@ from longtail.errors import LongtailError, SettingError
 from longtail.files import create_temporary_folder, remove_if_empty
 from longtail.kernels import Longs
 from longtail.locks import lock_folder
-from longtail.progress import Stage
+from longtail.progress import SILENT, Progress, Stage, resolve_progress
 from longtail.sharding.engines import Answer, Engine, open_engine
 from longtail.sharding.tasks import Inputs, ShardFunction, read_shard, run_shard, unpack_error, write_task
 from longtail.state import State
@@ -43,12 +43,19 @@ class Cluster:
     :param shards: Into how many shards a task is divided. None: four for each worker.
     :param folder: Where tasks and shards are written. All workers must see it under the same path. What is done there is not
         repeated. None: a folder in the current one, removed at the end.
+    :param progress: Where it is said that workers are waited for.
     """
 
-    def __init__(self, address: str, shards: int | None = None, folder: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        shards: int | None = None,
+        folder: str | Path | None = None,
+        progress: Progress = SILENT,
+    ) -> None:
         if shards is not None and shards < 1:
             raise SettingError(f"shards is {shards}", hint="It must be a positive integer")
-        self.address, self.shards = address, shards
+        self.address, self.shards, self.progress = address, shards, progress
         self.folder = None if folder is None else Path(folder).absolute()
         self.n_computed = self.n_found = 0  # shards that were computed here, and that were done before
         self._engine: Engine | None = None
@@ -56,7 +63,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._engine = open_engine(self.address)
+            self._engine = open_engine(self.address, self.progress)
             stack.callback(self._engine.close)
             if self.folder is None:
                 self.folder = stack.enter_context(create_temporary_folder(Path.cwd() / "longtail-shards"))
@@ -179,4 +186,4 @@ def cluster(address: str, *, shards: int | None = None, folder: str | Path | Non
     :param folder: Where tasks and shards are written. All workers must see it under the same path. What is done there is not
         repeated. None: a folder in the current one, removed at the end.
     """
-    return Cluster(address, shards, folder)
+    return Cluster(address, shards, folder, resolve_progress())

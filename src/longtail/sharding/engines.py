@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 from longtail.errors import LongtailError, SettingError
 from longtail.extras import require
 from longtail.kernels import count_threads
+from longtail.progress import SILENT, Progress
 from longtail.sharding.local import LocalEngine
 
 Answer = dict[str, Any]
 _HINT = "Write local:N for N processes of this machine, dask:ADDRESS or ray:ADDRESS"
 _MAX_RETRIES = 2  # of a shard whose worker has ended
+_WORKER_SECONDS = 120  # to wait for the first worker of a Dask cluster
+_PAGE_SECONDS, _NOT_FOUND = 5.0, 404  # to wait for the page of a Dask scheduler; the answer if it has none
 
 
 class Engine(Protocol):
@@ -39,19 +43,23 @@ class DaskEngine:
     """The workers of a Dask cluster.
 
     :param address: The address of the scheduler, such as ``tcp://host:8786``, or its scheduler file (``….json``).
+    :param progress: Where it is said that there are no workers yet.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, progress: Progress = SILENT) -> None:
         require("The engine dask", "distributed")
-        distributed = import_module("distributed")
+        distributed, where = import_module("distributed"), f"dask:{address}"
         place = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+        if "scheduler_file" in place and not Path(address).is_file():  # the client would wait for it forever
+            hint = f"Check the path, and that the scheduler is running: dask scheduler --scheduler-file {address}"
+            raise SettingError("there is no such scheduler file", where=where, hint=hint)
         try:
             self.client = distributed.Client(**place, set_as_default=False)
         except (OSError, ValueError) as error:
             hint = "Check the address, and that the scheduler is running"
-            raise LongtailError(f"no Dask scheduler answers ({error})", where=f"dask:{address}", hint=hint) from error
-        has_page = "dashboard" in self.client.scheduler_info()["services"]
-        self.dashboard: str = self.client.dashboard_link if has_page else ""
+            raise LongtailError(f"no Dask scheduler answers ({error})", where=where, hint=hint) from error
+        self._wait_for_worker(where, progress)
+        self.dashboard = self._find_dashboard()
         self.n_workers = sum(self.client.nthreads().values()) or 1
         self.lost: type[BaseException] = distributed.KilledWorker
         self.executor = self.client.get_executor(pure=False)
@@ -65,6 +73,34 @@ class DaskEngine:
         """Disconnect; the cluster goes on."""
         self.executor.shutdown(wait=False)
         self.client.close()
+
+    def _wait_for_worker(self, where: str, progress: Progress) -> None:
+        """Wait until there is a worker; an error if none comes."""
+        if self.client.nthreads():
+            return
+        progress.say(f"{where}: no workers yet; waiting up to {_WORKER_SECONDS} s")
+        try:
+            self.client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+        except TimeoutError as error:
+            self.client.close()
+            hint = "Start some, for example: dask worker ADDRESS --nworkers 2 --nthreads 1"
+            raise LongtailError("the Dask scheduler has no workers", where=where, hint=hint) from error
+
+    def _find_dashboard(self) -> str:
+        """Return the address of the dashboard; empty if there is none: the scheduler needs bokeh for it."""
+        from urllib.error import HTTPError
+        from urllib.request import urlopen
+
+        if "dashboard" not in self.client.scheduler_info()["services"]:
+            return ""
+        link: str = self.client.dashboard_link
+        try:
+            with urlopen(link, timeout=_PAGE_SECONDS) as page:
+                return "" if b"Dask needs bokeh" in page.read() else link
+        except HTTPError as error:
+            return "" if error.code == _NOT_FOUND else link
+        except OSError:  # nobody listens
+            return ""
 
 
 class RayEngine:
@@ -97,14 +133,15 @@ class RayEngine:
         self.ray.shutdown()
 
 
-def open_engine(address: str) -> Engine:
+def open_engine(address: str, progress: Progress = SILENT) -> Engine:
     """Start or connect to an engine.
 
     :param address: ``local:N``, ``dask:ADDRESS`` or ``ray:ADDRESS``.
+    :param progress: Where it is said what is waited for.
     """
     kind, _, place = address.partition(":")
     if kind == "local" and (not place or (place.isdigit() and int(place))):
         return LocalEngine(count_threads(int(place) if place else None))
     if kind in ("dask", "ray") and place:
-        return DaskEngine(place) if kind == "dask" else RayEngine(place)
+        return DaskEngine(place, progress) if kind == "dask" else RayEngine(place)
     raise SettingError(f'there is no engine "{address}"', hint=_HINT)

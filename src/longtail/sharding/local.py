@@ -33,9 +33,10 @@ class _Job:
 class LocalEngine:
     """Worker processes, each with a thread here that gives it one job after the other.
 
-    Workers read jobs from a pipe of this process, and end with it: when the pipe is closed, however this process ends.
+    With each job one more of them is started, until there are all: so there are never more workers than jobs. They read jobs
+    from a pipe of this process, and end with it: when the pipe is closed, however this process ends.
 
-    :param n_workers: Number of processes.
+    :param n_workers: Number of processes, at most.
     """
 
     dashboard: str = ""
@@ -43,17 +44,17 @@ class LocalEngine:
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
-        self.workers = [_start_worker() for _ in range(n_workers)]
+        self.workers: list[subprocess.Popen[bytes]] = []
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock, self._is_closed = threading.Lock(), False  # the lock is for who starts and ends workers
-        self._threads = [threading.Thread(target=self._serve, args=(n,), daemon=True) for n in range(n_workers)]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
 
     def submit(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> Future[dict[str, Any]]:
         """Call a function of a module in a worker; arguments and result are values of JSON."""
         job = _Job(f"{function.__module__}:{function.__qualname__}", arguments)
         self._jobs.put(job)
+        if len(self.workers) < self.n_workers:
+            self._add_worker()
         return job.future
 
     def close(self) -> None:
@@ -68,6 +69,11 @@ class LocalEngine:
             thread.join()
         for worker in self.workers:
             _clean_up(worker)
+
+    def _add_worker(self) -> None:
+        self.workers.append(_start_worker())
+        self._threads.append(threading.Thread(target=self._serve, args=(len(self._threads),), daemon=True))
+        self._threads[-1].start()
 
     def _serve(self, number: int) -> None:
         """Give one job after the other to a worker. It is replaced when it has ended."""

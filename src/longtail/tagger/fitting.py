@@ -62,7 +62,7 @@ def fit_parts(
     if cluster is not None:
         pipeline.model.check_can_shard()
     if processes is not None:
-        pipeline.model.check_trains_network()
+        pipeline.model.check_processes(processes.n)
     pipeline.model.cluster, pipeline.model.processes = cluster, processes
     if settings.unseen_vectors is not None:
         check_word_vectors(settings.unseen_vectors)

@@ -129,8 +129,9 @@ class Blend(BlendSettings, Model):
             pipeline.check_requirements()
         if self.cluster is not None and not any(pipeline.model.can_shard for pipeline in pipelines):
             pipelines[0].model.check_can_shard()
-        if self.processes is not None and not any(pipeline.model.trains_network for pipeline in pipelines):
-            pipelines[0].model.check_trains_network()
+        if self.processes is not None:
+            for pipeline in [each for each in pipelines if each.model.trains_network] or pipelines[:1]:
+                pipeline.model.check_processes(self.processes.n)
         if valid is None:
             inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
         else:
