@@ -92,21 +92,21 @@ def test_methods_that_read_texts_are_trained_on_names(method: str, tmp_path: Pat
     data = make_titles(600)
     train, test = data.take(np.arange(500)), data.take(np.arange(500, 600))
     tagger = Tagger(method, threads=1, epochs=1, unseen=False).fit(train, progress=False)
-    (why,) = tagger.pipeline.decisions
-    assert why.startswith("train_on_names=true: the best score")
+    (why,) = tagger.pipeline.named_texts.decisions
+    assert why.startswith("train_on_names=true: the best score") and tagger.pipeline.decisions[0] == why
     assert tagger.pipeline.n_samples == 500 and "names of labels" in tagger.summary()["training samples"]
     assert tagger.pipeline.label_counts.tolist() == np.bincount(train.Y.indices, minlength=train.n_labels).tolist()
     tagger.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
-    assert loaded.pipeline.decisions == (why,) and loaded.pipeline.n_samples == 500
+    assert loaded.pipeline.decisions == tagger.pipeline.decisions and loaded.pipeline.n_samples == 500
     assert loaded.topk(test).ids.tolist() == tagger.topk(test).ids.tolist()
     without = Tagger(method, threads=1, epochs=1, unseen=False, train_on_names=False).fit(train, progress=False)
-    assert without.pipeline.decisions == () and not len(without.pipeline.named)
+    assert without.pipeline.named_texts.decisions == () and not len(without.pipeline.named)
 
 
 def test_few_labels_of_methods_that_read_texts_need_no_trial_of_names() -> None:
     tagger = Tagger("lightattention", threads=1, epochs=1).fit(make_titles(300), progress=False)
-    assert tagger.pipeline.decisions == () and not len(tagger.pipeline.named)
+    assert tagger.pipeline.named_texts.decisions == () and not len(tagger.pipeline.named)
 
 
 def test_other_names_are_training_texts_and_labels_without_samples_have_none() -> None:

@@ -65,7 +65,7 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused(toy: Data, tmp_path: 
     for data in ((sp.csr_array(X * np.float32(2)), Y), (X, Y[np.arange(len(Y.indptr) - 2, -1, -1)])):
         with pytest.raises(DataError, match=r"other settings.*data"):
             fit_quick(data, epochs=2, checkpoint=file)
-    assert states_equal(fit_quick(toy, epochs=2, checkpoint=file, threads=2, patience=9).state(), whole.state())
+    assert states_equal(fit_quick(toy, epochs=2, checkpoint=file, threads=2).state(), whole.state())
 
 
 def test_log_and_checkpoint_are_written_but_not_saved_with_the_model(train: Dataset, tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_commands_with_labels_texts_and_paths_of_an_attacker(
         "check new\x1b[31m.txt",
         "check none\x1b[31m.txt",
         "labels model rename sea sea\x1b",
+        "labels model retire sea --reason old\x1b",
         "labels model history",
     ]
     for command in commands:

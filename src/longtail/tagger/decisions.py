@@ -42,7 +42,7 @@ class Precision:
         return cls(values, held_out.source)
 
     def warn_if_far_above(self, other: Precision) -> None:
-        """Warn if P@1 is so much higher than on other held-out samples that the model must have seen the samples."""
+        """Warn if P@1 is far higher than on other held-out samples: then the model has probably seen the samples."""
         gap = self.values["P@1"] - other.values["P@1"]
         if gap > _MAX_GAP:
             reference = f"{other.values['P@1']:.1f} on {other.source}"

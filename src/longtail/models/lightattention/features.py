@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.errors import DataError
 from longtail.features.store import fit_vectors
 from longtail.features.text import PLAIN_WORDS, TextFeatures
 from longtail.linear.feature_trial import choose_features
+from longtail.linear.trial import MIN_SAMPLES
 from longtail.state import State, check_array, extract_part
 
 _SETTINGS = ("ngrams", "subwords")  # of the features; the others have no effect once these are fitted
@@ -23,12 +25,18 @@ _SETTINGS = ("ngrams", "subwords")  # of the features; the others have no effect
 def choose_part_features(
     texts: Sequence[str], Y: sp.csr_array, fit_quick: Callable[..., Any], seed: int, threads: int | None
 ) -> tuple[TextFeatures | None, str]:
-    """Choose the features of the sparse part by a trial.
+    """Choose the features of the sparse part by a trial, if there are enough texts for one.
 
     :returns: Features that are not fitted, or None for the words of the vocabulary; and why.
     """
+    if len(texts) < MIN_SAMPLES:
+        return None, ""
     words = TextFeatures(threads=threads)
-    chosen, why = choose_features(texts, fit_vectors(words, texts), Y, words, None, False, fit_quick, seed)
+    try:
+        vectors = fit_vectors(words, texts)
+    except DataError:  # no word occurs in two texts; in those of the names of labels, which are not tried, some may
+        return None, ""
+    chosen, why = choose_features(texts, vectors, Y, words, None, False, fit_quick, seed)
     chosen = {name: chosen[name] for name in PLAIN_WORDS}
     return (None if chosen == PLAIN_WORDS else TextFeatures(**chosen, threads=threads)), why
 
