@@ -25,7 +25,7 @@ from longtail.decisions.sets import MIN_CHANCE
 from longtail.decisions.targets import Target
 from longtail.errors import SettingError
 from longtail.files import STDIN, is_endless, open_atomic
-from longtail.printable import make_visible
+from longtail.printable import format_count, make_visible
 from longtail.progress import Display
 from longtail.report.explanation import WIDTH, describe_marks, render_explanations
 from longtail.samples import count_samples
@@ -92,7 +92,8 @@ def report_counts(
 ) -> None:
     """Say how many samples have no known word or feature, and how many got no label."""
     if n_unknown:
-        display.say(f"{n_unknown:,} samples have no known word or feature; they got the labels of an empty sample")
+        unknown = format_count(n_unknown, "sample")
+        display.say(f"{unknown} without a known word or feature got the labels of an empty sample")
     if n_empty and (arguments.target is not None or arguments.threshold is not None):
         display.say(f"{n_empty:,} of {n_samples:,} samples got no label{_name_threshold(tagger, arguments.target)}")
 
