@@ -10,6 +10,7 @@ from pathlib import Path
 
 from longtail.data.dataset import Dataset
 from longtail.errors import SettingError
+from longtail.printable import format_count
 from longtail.progress import Display
 from longtail.selection.profile import profile_data
 from longtail.selection.shards import plan_shards
@@ -62,4 +63,4 @@ def describe_counts(unit: str, verb: str, n_done: int, n_before: int) -> str:
     ('1 part predicted', '2 parts predicted; 1 was done before')
     """
     before = f"; {n_before} {'was' if n_before == 1 else 'were'} done before" if n_before else ""
-    return f"{n_done} {unit}{'' if n_done == 1 else 's'} {verb}{before}"
+    return f"{format_count(n_done, unit)} {verb}{before}"

@@ -48,7 +48,7 @@ def embed_by_text(labels: Labels | None) -> sp.csr_array:
 
 
 def embed_by_word_vectors(labels: Labels | None, source: str, seed: int = 0) -> Floats:
-    """The mean of the pretrained vectors of the words of each label's name and description [n_labels, d].
+    """The mean of the pretrained vectors of the words of each label's name and description, with length 1 [n_labels, d].
 
     :param source: Where the word vectors are, see ``load_word_vectors``.
     :param seed: Of the random vectors of words that have none.
@@ -58,9 +58,9 @@ def embed_by_word_vectors(labels: Labels | None, source: str, seed: int = 0) -> 
     if not numbers:
         hint = "Use another embedding, or give the labels names with --vocabulary"
         raise SettingError("embedding=word_vectors needs words in label names, and there are none", hint=hint)
-    columns, ones = [numbers[word] for some in words for word in some], [1.0 for some in words for _ in some]
+    columns = np.array([numbers[word] for some in words for word in some], np.int32)
     indptr = make_indptr(np.array([len(some) for some in words]))
-    counts = sp.csr_array((np.array(ones, np.float32), np.array(columns, np.int32), indptr), (len(words), len(numbers)))
+    counts = sp.csr_array((np.ones(len(columns), np.float32), columns, indptr), (len(words), len(numbers)))
     out: Floats = counts @ load_word_vectors(source, list(numbers), seed)
     out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), _MIN_NORM)
     return out

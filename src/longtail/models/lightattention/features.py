@@ -34,7 +34,7 @@ def choose_part_features(
     words = TextFeatures(threads=threads)
     try:
         vectors = fit_vectors(words, texts)
-    except DataError:  # no word occurs in two texts; in those of the names of labels, which are not tried, some may
+    except DataError:  # no word occurs in two texts, so there is nothing to compare
         return None, ""
     chosen, why = choose_features(texts, vectors, Y, words, None, False, fit_quick, seed)
     chosen = {name: chosen[name] for name in PLAIN_WORDS}
