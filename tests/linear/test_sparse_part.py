@@ -64,7 +64,7 @@ def test_classifiers_see_the_samples_of_similar_labels(monkeypatch: pytest.Monke
     monkeypatch.setattr("longtail.linear.sparse_training._NEAREST", 1)
     X = sp.csr_array(np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 1], [0, 0.1, 0.9], [0, 0, 1]], np.float32))
     Y = sp.csr_array(np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], np.float32))
-    clusters = _cluster_labels(pifa(X, Y), np.ones(4, np.int64), seed=0, threads=1)
+    clusters = _cluster_labels(pifa(X, Y), np.ones(4, np.int64), 2, seed=0, threads=1)
     assert sorted(labels.tolist() for labels in clusters) == [[0, 1], [2, 3]]
     near = {tuple(labels): rows.tolist() for labels, rows in zip(clusters, _find_near_samples(X, Y, clusters), strict=True)}
     assert near == {(0, 1): [0, 1, 4], (2, 3): [2, 3, 4]}  # sample 4 has label 0, but is like the others
@@ -84,26 +84,30 @@ def test_random_samples_represent_all_that_are_not_near(n_near: int, n_others: i
 def is_clustered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Without and with scores of clusters, here of at most two labels."""
     if request.param == "clusters":
-        monkeypatch.setattr("longtail.linear.sparse_training.LABELS_PER_BLOCK", 2)
+        monkeypatch.setattr("longtail.linear.sparse_training._CLUSTER_SIZE", 2)
         monkeypatch.setattr("longtail.linear.sparse_training._MIN_LABELS_FOR_CLUSTERS", 1)
     return bool(request.param == "clusters")
 
 
-def test_a_label_has_a_quarter_of_the_score_of_its_cluster_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The classifier of a cluster is trained on all samples, with C = 1 and from 0."""
-    monkeypatch.setattr("longtail.linear.sparse_training.LABELS_PER_BLOCK", 2)
+def test_a_label_has_half_the_mean_score_of_its_clusters_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classifier of a cluster is trained on all samples, with C = 1 and from 0. There are three divisions."""
     X, Y = draw()
     without = fit_sparse_part(X, Y)
+    monkeypatch.setattr("longtail.linear.sparse_training._CLUSTER_SIZE", 2)
     monkeypatch.setattr("longtail.linear.sparse_training._MIN_LABELS_FOR_CLUSTERS", 6)  # as many as have samples
     part = fit_sparse_part(X, Y)
     assert without.clusters is None and part.clusters is not None and part.cluster_of is not None
-    groups = [np.flatnonzero(part.cluster_of == cluster).tolist() for cluster in range(part.clusters.n_labels)]
-    assert len(groups) == 4 and max(len(set(group) - {2}) for group in groups) == 2
+    groups = [np.flatnonzero((part.cluster_of == cluster).any(axis=1)).tolist() for cluster in range(part.clusters.n_labels)]
+    assert len(groups) == 12 and max(len(set(group) - {2}) for group in groups) == 2
+    for clusters in (range(4), range(4, 8), range(8, 12)):  # each division has all labels
+        assert sorted(label for cluster in clusters for label in groups[cluster]) == list(range(7))
+    assert groups[:4] != groups[4:8] or groups[:4] != groups[8:]
     trainer = NodeTrainer("squared_hinge", C=1.0, eps=0.3, max_passes=100, prune=0.05, seed=0)
     positives = [np.flatnonzero(Y[:, group].sum(axis=1)).astype(np.int32) for group in groups]
-    node = trainer.train(X, np.arange(30, dtype=np.int32), positives, np.ones(4, np.float32), 0)
+    node = trainer.train(X, np.arange(30, dtype=np.int32), positives, np.ones(12, np.float32), 0)
     margins = X[:, node.features] @ node.to_matrix().toarray() + node.bias
-    assert np.allclose(part.score(X) - without.score(X), 0.25 * 4 * margins[:, part.cluster_of], atol=1e-2)  # 16-bit weights
+    means = margins[:, part.cluster_of].mean(axis=2)
+    assert np.allclose(part.score(X) - without.score(X), 0.5 * 4 * means, atol=1e-2)  # 16-bit weights
     assert np.array_equal(part.drop_clusters().score(X), without.score(X))
 
 
@@ -128,6 +132,14 @@ def test_the_state_restores_the_scores(is_clustered: bool) -> None:
     assert np.array_equal(again.spread_labels(seen, 7).score(X)[:, seen], part.score(X))
 
 
+def test_a_part_of_an_older_version_has_one_clustering() -> None:
+    part = fit_sparse_part(*draw())
+    part = replace(part, clusters=part, cluster_of=np.arange(7, dtype=np.int32)[:, None])
+    state = part.state()
+    again = SparsePart.from_state({**state, "cluster_of": state["cluster_of"][:, 0]}, *part.W.shape)
+    assert again.cluster_of is not None and again.cluster_of.shape == (7, 1)
+
+
 def collect(X: sp.csr_array, Y: sp.csr_array, known: sp.csr_array | None, old_counts: Ints) -> UpdateSamples:
     return UpdateSamples.collect(X, Y, known, None, 30, old_counts)
 
@@ -145,8 +157,10 @@ def test_an_update_adds_labels_and_trains_those_of_new_samples(is_clustered: boo
     has = new.toarray()[:, 6] > 0
     assert more.score(X[then])[has, 6].mean() > more.score(X[then])[~has, 6].mean() + 1
     assert more.bias[2] == -4 and not more.W[:, [2]].nnz  # a label that never had samples
-    if part.clusters is not None and more.cluster_of is not None:  # a new label is where its samples score highest
-        assert more.cluster_of[6] == part.clusters.score(X[then][has]).mean(axis=0).argmax()
+    if part.clusters is not None and part.cluster_of is not None and more.cluster_of is not None:
+        scores = part.clusters.score(X[then][has]).mean(axis=0)
+        for clusters, new in zip(part.cluster_of.T, more.cluster_of[6], strict=True):
+            assert scores[new] == scores[clusters].max()  # in each division, it is where its samples score highest
 
 
 def test_labels_that_are_not_known_are_not_trained() -> None:
@@ -161,42 +175,42 @@ def test_labels_that_are_not_known_are_not_trained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alone", "with_4", "with_8", "scale"),
-    [(30, 32, 36, 8), (30, 35.5, 36, 4), (36.5, 35.5, 36, 4), (40, 32, 36, None)],
+    ("alone", "with_8", "with_16", "scale"),
+    [(30, 32, 36, 16), (30, 35.5, 36, 8), (36.5, 35.5, 36, 8), (40, 32, 36, None)],
 )
-def test_its_weight_is_chosen_on_held_out_samples(alone: float, with_4: float, with_8: float, scale: float | None) -> None:
-    """Half of the samples are better by 10 with the weight 8, the others worse. So the standard error is 1."""
+def test_its_weight_is_chosen_on_held_out_samples(alone: float, with_8: float, with_16: float, scale: float | None) -> None:
+    """Half of the samples are better by 10 with the weight 16, the others worse. So the standard error is 1."""
     part, stream, half = fit_sparse_part(*draw()), io.StringIO(), np.repeat([5.0, -5.0], 50)
 
     def validate(each: SparsePart | None) -> Doubles:
         if each is None:
             return alone + 3 * half
-        return with_8 + half if each.scale == 8 else (with_4 if each.scale == 4 else 20) - half
+        return with_16 + half if each.scale == 16 else (with_8 if each.scale == 8 else 20) - half
 
     chosen = choose_scale(part, validate, progress=Display(stream))
     assert (chosen and chosen.scale) == scale
-    best = f"{with_4:.1f} % with weight 4" if scale == 4 else f"{with_8:.1f} % with weight 8"
+    best = f"{with_8:.1f} % with weight 8" if scale == 8 else f"{with_16:.1f} % with weight 16"
     said = f"{'used' if scale else 'not used'}; held-out precision {alone:.1f} % without, {best}"
     assert stream.getvalue() == f"sparse part: {said}\n"
     forced = choose_scale(part, validate, is_optional=False)
-    assert forced is not None and forced.scale == (scale or 8)
+    assert forced is not None and forced.scale == (scale or 16)
 
 
-def test_its_weight_is_four_without_held_out_samples() -> None:
+def test_its_weight_is_eight_without_held_out_samples() -> None:
     part = choose_scale(replace(fit_sparse_part(*draw()), scale=3.0), None)
-    assert part is not None and part.scale == 4
+    assert part is not None and part.scale == 8
 
 
 @pytest.mark.parametrize(("without_clusters", "is_kept"), [(34.0, True), (35.5, True), (37.0, False)])
 def test_clusters_are_left_out_if_precision_is_higher_without(without_clusters: float, is_kept: bool) -> None:
     """The standard error of the difference is 1."""
     part, stream, half = fit_sparse_part(*draw()), io.StringIO(), np.repeat([5.0, -5.0], 50)
-    part = replace(part, clusters=part, cluster_of=np.zeros(part.n_labels, np.int32))
+    part = replace(part, clusters=part, cluster_of=np.zeros((part.n_labels, 1), np.int32))
 
     def validate(each: SparsePart | None) -> Doubles:
         return np.full(100, 30.0) if each is None else (without_clusters - half if each.clusters is None else 35 + half)
 
     chosen = choose_scale(part, validate, progress=Display(stream))
     assert chosen is not None and (chosen.clusters is not None) == is_kept
-    with_part = "35.0 % with weight 4 and 7 clusters" if is_kept else f"{without_clusters:.1f} % with weight 4"
+    with_part = "35.0 % with weight 8 and 7 clusters" if is_kept else f"{without_clusters:.1f} % with weight 8"
     assert stream.getvalue() == f"sparse part: used; held-out precision 30.0 % without, {with_part}\n"

@@ -1,6 +1,6 @@
 """A sparse linear part of a score, added to that of a network: it tells the rare words of many labels apart.
 
-It is one linear classifier per label, and one per cluster of labels, trained by themselves (``sparse_training.py``).
+It is one linear classifier per label, and one per cluster of labels, trained separately (``sparse_training.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SparsePart:
-    """Scores scale · (x W + bias) with a sparse matrix W; with clusters, each label has the score of its cluster added.
+    """Scores scale · (x W + bias) with a sparse matrix W; with clusters, each label has the scores of its clusters added.
 
     Nothing here knows what the other part of a score is.
 
@@ -33,7 +33,7 @@ class SparsePart:
     bias: Floats  # [n_labels]
     scale: float = 1.0  # weight of this part in a sum with others
     clusters: SparsePart | None = None  # scores of clusters of labels
-    cluster_of: Ints | None = None  # [n_labels] the cluster of each label
+    cluster_of: Ints | None = None  # [n_labels, n_clusterings] the clusters of each label, one of each clustering
 
     @property
     def n_labels(self) -> int:
@@ -44,8 +44,8 @@ class SparsePart:
         """The scores of a block of samples [n, n_labels]. It is for the caller to keep the block small."""
         out: Floats = np.empty((X.shape[0], self.n_labels), np.float32)
         out[:] = self.bias
-        if self.clusters is not None:
-            out += self.clusters.score(X)[:, self.cluster_of]
+        if self.clusters is not None and self.cluster_of is not None:
+            add_cluster_scores(self.clusters.score(X), self.cluster_of, out)
         add_scores(X.indptr, X.indices, X.data, self.W.indptr, self.W.indices, self.W.data, out)
         if self.scale != 1:
             out *= np.float32(self.scale)
@@ -55,7 +55,8 @@ class SparsePart:
         """The weights of the features of one sample for a label [nnz]: Σ x · slopes is the score without the bias."""
         out = np.zeros(len(x.indices))
         if self.clusters is not None and self.cluster_of is not None:
-            out += self.scale * self.clusters.slopes(x, int(self.cluster_of[label]))
+            for cluster in self.cluster_of[label].tolist():
+                out += self.scale * self.clusters.slopes(x, cluster)
         for position, feature in enumerate(x.indices):
             row = slice(self.W.indptr[feature], self.W.indptr[feature + 1])
             at = np.searchsorted(self.W.indices[row], label)
@@ -91,7 +92,7 @@ class SparsePart:
         bias[labels] = self.bias
         if self.cluster_of is None:
             return replace(self, W=_sort(W), bias=bias)
-        cluster_of = np.zeros(n_labels, np.int32)
+        cluster_of = np.tile(self.cluster_of[:1], (n_labels, 1))
         cluster_of[labels] = self.cluster_of
         return replace(self, W=_sort(W), bias=bias, cluster_of=cluster_of)
 
@@ -123,7 +124,9 @@ class SparsePart:
         if "cluster_of" not in state:
             return part
         n_clusters = len(check_array(state, "clusters.bias", "f4", (None,)))
-        of = check_array(state, "cluster_of", "i4", (n_labels,), minimum=0, maximum=n_clusters - 1)
+        if state["cluster_of"].ndim == 1:  # an older version had one clustering
+            state = {**state, "cluster_of": state["cluster_of"][:, None]}
+        of = check_array(state, "cluster_of", "i4", (n_labels, None), minimum=0, maximum=n_clusters - 1)
         return replace(
             part, clusters=cls.from_state(extract_part(state, "clusters."), n_features, n_clusters), cluster_of=of
         )
@@ -145,3 +148,12 @@ def add_scores(
             x, feature = data[p], indices[p]
             for q in range(starts[feature], starts[feature + 1]):
                 row[labels[q]] += x * weights[q]
+
+
+@fast_kernel
+def add_cluster_scores(scores: Floats, cluster_of: Ints, out: Floats) -> None:
+    """out[i, label] += the sum of scores[i, cluster] over the clusters of the label."""
+    for i in range(len(out)):
+        for label in range(len(cluster_of)):
+            for cluster in cluster_of[label]:
+                out[i, label] += scores[i, cluster]

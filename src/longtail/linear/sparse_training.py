@@ -10,8 +10,10 @@ into clusters, and the classifiers of a cluster are trained on
 The weights start as the centroids of the labels' samples, and the regulariser keeps them near to these: a label with few
 samples stays near to its centroid, one with many is what its samples say.
 
-With many labels, each cluster has a classifier, too, which is trained on all samples. Its score is added to those of the
+With many labels, clusters have a classifier, too, which is trained on all samples. Its score is added to those of the
 cluster's labels: a label with two samples has little to learn from, but a sample of a similar label says that it is near.
+The labels are divided into clusters several times, from different random starts, and the mean is added: where one division
+separates similar labels, another one does not.
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ _TERMS = 256  # features in the centroid of a label, the largest
 _START_NORM = 2.0  # of the weights of a label before training
 _C = 0.3  # weight of the loss against the regulariser
 _CLUSTERS_C = 1.0  # the same for clusters, which have more samples
-_CLUSTERS_SCALE = 0.25  # weight of the score of a cluster in that of its labels
+_N_CLUSTERINGS = 3  # divisions of the labels into clusters whose mean score is added
+_CLUSTER_SIZE = 32  # labels in such a cluster at most
+_CLUSTERS_SCALE = 0.5  # weight of this mean in the score of a label
 _MIN_LABELS_FOR_CLUSTERS = 4097  # with fewer labels, clusters are few and say little about a label
 _SAMPLES_PER_BLOCK = 1024  # whose similarities to all clusters are in memory at a time
 _LOGITS_PER_MARGIN = 4.0  # a margin of ±1 is about a probability of 0.98 or 0.02
-_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # weights of the sparse part that are tried on held-out samples
-_SCALE = 4.0  # its weight unless another one is better
+_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # weights of the sparse part that are tried on held-out samples
+_SCALE = 8.0  # its weight unless another one is better
 
 
 def fit_sparse_part(
@@ -54,7 +58,8 @@ def fit_sparse_part(
     [0, 1]
     """
     centroids = pifa(X, Y, _TERMS)
-    clusters = _cluster_labels(centroids, np.bincount(Y.indices, minlength=Y.shape[1]), seed, threads)
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    clusters = _cluster_labels(centroids, counts, LABELS_PER_BLOCK, seed, threads)
     near = _find_near_samples(X, Y, clusters)
     samples_of, trainer = Y.tocsc(), _make_trainer(seed)
 
@@ -73,30 +78,44 @@ def fit_sparse_part(
             parts.append((weights.features[matrix.coords[0]], labels[matrix.coords[1]], matrix.data))
             bias[labels] = weights.bias
             stage.advance()
-    features, labels, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-    W = sp.coo_array((values * np.float32(_LOGITS_PER_MARGIN), (features, labels)), shape=(X.shape[1], Y.shape[1])).tocsr()
-    part = SparsePart(W, bias * np.float32(_LOGITS_PER_MARGIN))
-    if sum(map(len, clusters)) < _MIN_LABELS_FOR_CLUSTERS:
+    features, labels, margins = (np.concatenate(each) for each in zip(*parts, strict=True))
+    part = _make_part(features, labels, margins, bias, X.shape[1])
+    if np.count_nonzero(counts) < _MIN_LABELS_FOR_CLUSTERS:
         return part
-    has, cluster_of = _map_to_clusters(Y, clusters)
-    return replace(part, clusters=_fit_clusters(X, has, seed, threads, progress), cluster_of=cluster_of)
+    of_clusters, cluster_of = _fit_clusters(X, Y, centroids, seed, threads, progress)
+    return replace(part, clusters=of_clusters, cluster_of=cluster_of)
 
 
-def _fit_clusters(X: sp.csr_array, has: sp.csr_array, seed: int, threads: int | None, progress: Progress) -> SparsePart:
-    """Fit one classifier per cluster to all samples.
+def _fit_clusters(
+    X: sp.csr_array, Y: sp.csr_array, centroids: sp.csr_array, seed: int, threads: int | None, progress: Progress
+) -> tuple[SparsePart, Ints]:
+    """Fit one classifier per cluster to all samples, for several divisions of the labels into clusters.
 
-    :param has: [n_samples, n_clusters] The clusters that samples have labels of.
+    :returns: The classifiers, whose scores are weighted so that the sum over the clusters of a label is the weighted mean;
+        and these clusters [n_labels, n_clusterings].
     """
+    counts, maps, n_clusters = np.bincount(Y.indices, minlength=Y.shape[1]), [], 0
+    for number in range(_N_CLUSTERINGS):
+        has, of = _map_to_clusters(Y, _cluster_labels(centroids, counts, _CLUSTER_SIZE, seed + number, threads))
+        maps.append((has, of + np.int32(n_clusters)))
+        n_clusters += has.shape[1]
+    has, cluster_of = sp.hstack([has for has, _ in maps], format="csr"), np.stack([of for _, of in maps], axis=1)
     samples_of, every = has.tocsc(), np.arange(X.shape[0], dtype=np.int32)
-    positives = [np.sort(get_column_rows(samples_of, cluster)) for cluster in range(has.shape[1])]
+    positives = [np.sort(get_column_rows(samples_of, cluster)) for cluster in range(n_clusters)]
     trainer = replace(_make_trainer(seed), C=_CLUSTERS_C)
     with progress.stage("clusters of the sparse part", 1) as stage:
-        weights = trainer.train(X, every, positives, np.ones(has.shape[1], np.float32), 0, threads)
+        weights = trainer.train(X, every, positives, np.ones(n_clusters, np.float32), 0, threads)
         stage.advance()
     matrix = weights.to_matrix().tocoo()
-    values, cells = matrix.data * np.float32(_LOGITS_PER_MARGIN), (weights.features[matrix.coords[0]], matrix.coords[1])
-    W = sp.coo_array((values, cells), shape=(X.shape[1], has.shape[1])).tocsr()
-    return SparsePart(W, weights.bias * np.float32(_LOGITS_PER_MARGIN), _CLUSTERS_SCALE).round_weights()
+    part = _make_part(weights.features[matrix.coords[0]], matrix.coords[1], matrix.data, weights.bias, X.shape[1])
+    return replace(part, scale=_CLUSTERS_SCALE / _N_CLUSTERINGS).round_weights(), cluster_of
+
+
+def _make_part(features: Ints, labels: Ints, margins: Floats, bias: Floats, n_features: int) -> SparsePart:
+    """A part from the weights of classifiers: their margins become logits."""
+    logits = margins * np.float32(_LOGITS_PER_MARGIN)
+    W = sp.coo_array((logits, (features, labels)), shape=(n_features, len(bias))).tocsr()
+    return SparsePart(W, bias * np.float32(_LOGITS_PER_MARGIN))
 
 
 def update_sparse_part(
@@ -116,13 +135,15 @@ def update_sparse_part(
 
 
 def _place_new_labels(part: SparsePart, samples: UpdateSamples) -> SparsePart:
-    """Put each label with its first samples into the cluster that these samples have the largest scores for."""
+    """Put each label with its first samples into the clusters that these samples have the largest scores for."""
     if part.clusters is None or part.cluster_of is None:
         return part
     cluster_of, samples_of = part.cluster_of.copy(), samples.Y.tocsc()
+    clusterings = [np.unique(clusters) for clusters in part.cluster_of.T]
     for label in np.flatnonzero(np.isneginf(part.bias) & (np.diff(samples_of.indptr) > 0)).tolist():
         rows = get_column_rows(samples_of, label)[:_SAMPLES_PER_BLOCK]
-        cluster_of[label] = part.clusters.score(samples.X[rows]).mean(axis=0).argmax()
+        scores = part.clusters.score(samples.X[rows]).mean(axis=0)
+        cluster_of[label] = [clusters[scores[clusters].argmax()] for clusters in clusterings]
     return replace(part, cluster_of=cluster_of)
 
 
@@ -172,10 +193,10 @@ def _make_trainer(seed: int) -> NodeTrainer:
     return NodeTrainer("squared_hinge", C=_C, eps=0.3, max_passes=100, prune=0.05, seed=seed)
 
 
-def _cluster_labels(centroids: sp.csr_array, counts: Longs, seed: int, threads: int | None) -> list[Ints]:
-    """Divide the labels that have samples into clusters of similar size, at most ``LABELS_PER_BLOCK``."""
+def _cluster_labels(centroids: sp.csr_array, counts: Longs, size: int, seed: int, threads: int | None) -> list[Ints]:
+    """Divide the labels that have samples into clusters of similar size, at most ``size``."""
     clusters = [np.flatnonzero(counts).astype(np.int32)]
-    while max(map(len, clusters)) > LABELS_PER_BLOCK:
+    while max(map(len, clusters)) > size:
         clusters = split_in_halves(centroids, clusters, seed, threads)
     return [np.sort(labels) for labels in clusters]
 
