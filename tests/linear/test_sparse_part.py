@@ -175,30 +175,30 @@ def test_labels_that_are_not_known_are_not_trained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alone", "with_8", "with_16", "scale"),
-    [(30, 32, 36, 16), (30, 35.5, 36, 8), (36.5, 35.5, 36, 8), (40, 32, 36, None)],
+    ("alone", "with_4", "with_8", "scale"),
+    [(30, 32, 36, 8), (30, 35.5, 36, 4), (36.5, 35.5, 36, 4), (40, 32, 36, None)],
 )
-def test_its_weight_is_chosen_on_held_out_samples(alone: float, with_8: float, with_16: float, scale: float | None) -> None:
-    """Half of the samples are better by 10 with the weight 16, the others worse. So the standard error is 1."""
+def test_its_weight_is_chosen_on_held_out_samples(alone: float, with_4: float, with_8: float, scale: float | None) -> None:
+    """Half of the samples are better by 10 with the weight 8, the others worse. So the standard error is 1."""
     part, stream, half = fit_sparse_part(*draw()), io.StringIO(), np.repeat([5.0, -5.0], 50)
 
     def validate(each: SparsePart | None) -> Doubles:
         if each is None:
             return alone + 3 * half
-        return with_16 + half if each.scale == 16 else (with_8 if each.scale == 8 else 20) - half
+        return with_8 + half if each.scale == 8 else (with_4 if each.scale == 4 else 20) - half
 
     chosen = choose_scale(part, validate, progress=Display(stream))
     assert (chosen and chosen.scale) == scale
-    best = f"{with_8:.1f} % with weight 8" if scale == 8 else f"{with_16:.1f} % with weight 16"
+    best = f"{with_4:.1f} % with weight 4" if scale == 4 else f"{with_8:.1f} % with weight 8"
     said = f"{'used' if scale else 'not used'}; held-out precision {alone:.1f} % without, {best}"
     assert stream.getvalue() == f"sparse part: {said}\n"
     forced = choose_scale(part, validate, is_optional=False)
-    assert forced is not None and forced.scale == (scale or 16)
+    assert forced is not None and forced.scale == (scale or 8)
 
 
-def test_its_weight_is_eight_without_held_out_samples() -> None:
+def test_its_weight_without_held_out_samples(is_clustered: bool) -> None:
     part = choose_scale(replace(fit_sparse_part(*draw()), scale=3.0), None)
-    assert part is not None and part.scale == 8
+    assert part is not None and part.scale == (8 if is_clustered else 4)
 
 
 @pytest.mark.parametrize(("without_clusters", "is_kept"), [(34.0, True), (35.5, True), (37.0, False)])

@@ -44,8 +44,8 @@ _CLUSTERS_SCALE = 0.5  # weight of this mean in the score of a label
 _MIN_LABELS_FOR_CLUSTERS = 4097  # with fewer labels, clusters are few and say little about a label
 _SAMPLES_PER_BLOCK = 1024  # whose similarities to all clusters are in memory at a time
 _LOGITS_PER_MARGIN = 4.0  # a margin of ±1 is about a probability of 0.98 or 0.02
-_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # weights of the sparse part that are tried on held-out samples
-_SCALE = 8.0  # its weight unless another one is better
+_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # weights of the sparse part that are tried on held-out samples
+_SCALE, _SCALE_WITH_CLUSTERS = 4.0, 8.0  # its weight unless another one is better
 
 
 def fit_sparse_part(
@@ -156,20 +156,21 @@ def choose_scale(
 ) -> SparsePart | None:
     """Choose the weight of a sparse part in the sum with the scores of a network.
 
-    It is ``_SCALE``, unless the weight with the best precision on held-out samples gains more than its standard error: with
-    a few hundred samples, the best of several weights is mostly the luckiest. By the same rule, the scores of clusters are
-    left out if precision is higher without them.
+    It is 4, or 8 if clusters have scores, unless the weight with the best precision on held-out samples gains more than its
+    standard error: with a few hundred samples, the best of several weights is mostly the luckiest. By the same rule, the
+    scores of clusters are left out if precision is higher without them.
 
     :param validate: Returns the precision of the sum on each held-out sample, in percent; of the network alone for None.
         None: there are no such samples.
     :param is_optional: Whether the part can be left out.
     :returns: None if it can, and the network alone is better by more than the standard error.
     """
+    usual = _SCALE if part.clusters is None else _SCALE_WITH_CLUSTERS
     if validate is None:
-        return replace(part, scale=_SCALE)
+        return replace(part, scale=usual)
     found = {scale: validate(replace(part, scale=scale)) for scale in _SCALES}
     best = max(_SCALES, key=lambda scale: float(found[scale].mean()))
-    chosen = best if _is_better(found[best], found[_SCALE]) else _SCALE
+    chosen = best if _is_better(found[best], found[usual]) else usual
     part, precision_with = replace(part, scale=chosen), found[chosen]
     if part.clusters is not None and _is_better(without := validate(part.drop_clusters()), precision_with):
         part, precision_with = part.drop_clusters(), without
