@@ -15,7 +15,7 @@ from longtail.files import open_atomic
 from longtail.progress import format_duration
 from longtail.recipes.corpus import Corpus, read_corpora
 from longtail.recipes.files import FOLDER, Figures, read_toml
-from longtail.recipes.recipe import COSTS, METRICS, Recipe, read_recipe, recipe_paths
+from longtail.recipes.recipe import CALIBRATION_ERROR, COSTS, METRICS, Recipe, read_recipe, recipe_paths
 from longtail.registry import METHODS
 from longtail.report.comparison import format_number
 from longtail.report.text import render_table
@@ -48,7 +48,8 @@ INTRODUCTION = """\
 Rendered by `python benchmarks/render_results.py` from [recipes](recipes.md): a name links to its recipe, and
 `longtail reproduce` checks it. Everything was trained on `train` and evaluated once on `test`, with one thread and seed 0,
 with default settings unless others are named. The best value of a column is bold. The spread is the largest minus the
-smallest P@1 / PSP@5 of three seeds (`longtail reproduce NAME --seeds 3`), where it was measured. Costs were measured on a
+smallest P@1 / PSP@5 of three seeds (`longtail reproduce NAME --seeds 3`), where it was measured. ECE@5 is the
+[calibration error](calibration.md) of the first five labels; older recipes do not have it. Costs were measured on a
 busy machine: CPU seconds of training from texts or vectors, MB of the saved model, peak MB of memory during training.
 
 The values of other systems come from [benchmarks](../benchmarks/README.md), with two threads. They got the vectors of the
@@ -159,8 +160,9 @@ def render_full_table(results: Sequence[Result]) -> str:
         title = f"{one.system} ({one.version})" if isinstance(one, Peer) else f"`{one.spec}`"
         costs = [format_number(one.cost[name]) if name in one.cost else "" for name in COSTS]
         values = [render_value(one, name, best, 2) for name in METRICS]
-        rows.append([f"[{title}]({link})", *values, render_spread(one), *costs])
-    return render_table(["", *METRICS, "spread", *COSTS], rows)
+        error = f"{one.expected[CALIBRATION_ERROR]:.2f}" if CALIBRATION_ERROR in one.expected else ""
+        rows.append([f"[{title}]({link})", *values, error, render_spread(one), *costs])
+    return render_table(["", *METRICS, CALIBRATION_ERROR, "spread", *COSTS], rows)
 
 
 def render_files() -> dict[Path, str]:

@@ -14,9 +14,11 @@ from longtail.recipes.files import FOLDER, SUFFIX, Figures, read_toml
 from longtail.spec import MethodSpec
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+CALIBRATION_ERROR = "ECE@5"  # of methods whose scores are probabilities
 COSTS = ("train CPU-s", "model MB", "peak MB")
 N_SEEDS = "seeds"  # the key of [spread] that says how many seeds there were
-_TABLES = {"expected": METRICS, "cost": COSTS, "spread": (N_SEEDS, *METRICS)}
+_MEASURED = (*METRICS, CALIBRATION_ERROR)
+_TABLES = {"expected": _MEASURED, "cost": COSTS, "spread": (N_SEEDS, *_MEASURED)}
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Recipe:
     corpus: str  # a folder below LONGTAIL_DATA, or builtin:…
     tolerance: float  # points by which a metric may differ
     seed: int = 0
-    expected: Figures = field(default_factory=dict)  # some or all of METRICS
+    expected: Figures = field(default_factory=dict)  # some or all of METRICS, and the calibration error
     cost: Figures = field(default_factory=dict)  # some or all of COSTS; shown, not checked
     spread: Figures = field(default_factory=dict)  # the largest minus the smallest value over some seeds, and their number
 

@@ -16,7 +16,16 @@ from longtail.html import format_table
 from longtail.progress import Progress, resolve_progress
 from longtail.recipes.corpus import find_files, read_parts
 from longtail.recipes.files import Figures
-from longtail.recipes.recipe import METRICS, N_SEEDS, Recipe, find_recipe, read_recipe, record, remove_figures
+from longtail.recipes.recipe import (
+    CALIBRATION_ERROR,
+    METRICS,
+    N_SEEDS,
+    Recipe,
+    find_recipe,
+    read_recipe,
+    record,
+    remove_figures,
+)
 
 _COST_NAMES = {"training CPU": "train CPU-s", "size": "model MB", "training memory": "peak MB"}
 
@@ -94,12 +103,13 @@ def _run(recipe: Recipe, threads: int | None, progress: Progress) -> Reproductio
             raise LongtailError(run.failure, where=str(recipe.path))
         (result,) = evaluate_runs(task, [run]).results
     cost = {short: result.costs[name] for name, short in _COST_NAMES.items() if name in result.costs}
-    return Reproduction(recipe, {name: result.values[name] for name in METRICS}, cost)
+    measured = [*METRICS, *([CALIBRATION_ERROR] if CALIBRATION_ERROR in result.values else [])]
+    return Reproduction(recipe, {name: result.values[name] for name in measured}, cost)
 
 
 def _measure_spread(runs: Sequence[Reproduction]) -> Figures:
     """The largest minus the smallest value of each metric."""
-    values = {name: [run.values[name] for run in runs] for name in METRICS}
+    values = {name: [run.values[name] for run in runs] for name in runs[0].values}
     return {N_SEEDS: len(runs), **{name: max(each) - min(each) for name, each in values.items()}}
 
 
