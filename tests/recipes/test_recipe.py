@@ -13,7 +13,7 @@ from longtail.cli.main import main
 from longtail.comparison import runs
 from longtail.data.write import write
 from longtail.errors import DataError, LongtailError, SettingError
-from longtail.recipes.recipe import METRICS, Recipe, find_recipe, read_recipe, record
+from longtail.recipes.recipe import CALIBRATION_ERROR, METRICS, Recipe, find_recipe, read_recipe, record
 from longtail.recipes.reproduce import Reproduction, reproduce
 from longtail.report.recipes import render_reproduction
 
@@ -236,8 +236,8 @@ def test_the_floor_of_the_built_in_corpus_is_reproduced(capsys: pytest.CaptureFi
 def test_one_vs_rest_on_bibtex_is_reproduced(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_DATA", str(corpora))
     found = reproduce("ovr.bibtex", threads=1)
-    assert found.recipe.expected.keys() == set(METRICS) and all(found.holds.values())
-    assert repr(found) == "Reproduction(ovr.bibtex: 7 of 7 metrics within 0.2)" and found._repr_html_().count("<tr>") == 8
+    assert found.recipe.expected.keys() == {*METRICS, CALIBRATION_ERROR} and all(found.holds.values())
+    assert repr(found) == "Reproduction(ovr.bibtex: 8 of 8 metrics within 0.2)" and found._repr_html_().count("<tr>") == 9
 
 
 def test_other_files_under_the_name_of_a_corpus_are_refused(
