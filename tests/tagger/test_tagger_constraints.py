@@ -171,6 +171,10 @@ def test_the_constraints_of_a_tagger_are_edited_like_its_labels(own: Tagger, on_
     editor.rename("music", "songs")
     found = (longtail.load(tmp_path / "model") if on_disk else own).predict(TEXTS, 3)
     assert find() == new and all("songs" in row for row in names(found))  # a former name still stands for the label
+    editor.set_constraints({"deny": ["fruit"]})
+    assert find() == Constraints(deny=["fruit"])
+    editor.undo()
+    assert find() == new
     assert editor.set_constraints(None).summary == "none" and find() is None
     assert [editor.undo().operation for _ in range(3)] == ["constraints", "rename", "constraints"]
     assert find() == editor.constraints == Constraints(deny=["sea"])
@@ -183,6 +187,7 @@ def test_constraints_that_cannot_hold_are_refused(own: Tagger) -> None:
         (Constraints(deny=["friut"]), 'Did you mean "fruit"'),
         (Constraints(required=["fruit"], deny=["fruit"]), "both required and denied"),
         (Constraints(deny=["*"]), "no label may be predicted"),
+        ({"forbid": ["fruit"]}, 'there is no constraint "forbid"'),
         (None, "this model has no constraints"),
         ([Constraints(allow=["fruit"]), Constraints(allow=["sea"])], "no label may be predicted"),
     ]:

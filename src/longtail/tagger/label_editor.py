@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.labels import Labels
 from longtail.data.read import read
 from longtail.data.vocabulary import read_vocabulary
-from longtail.decisions.constraints import Constraints, merge_constraints
+from longtail.decisions.constraints import Constraints, ConstraintsInput, collect_constraints, merge_constraints
 from longtail.errors import BundleError, DataError
 from longtail.kernels import Ints
 from longtail.state import UNDESCRIBED, check_array
@@ -163,13 +163,14 @@ class LabelEditor:
             self._commit("sync", reason, (after, f"{found}{f', from {Path(source).name}' if source else ''}"))
         return found
 
-    def set_constraints(self, constraints: Constraints | Iterable[Constraints] | None, *, reason: str = "") -> Change:
+    def set_constraints(self, constraints: ConstraintsInput | None, *, reason: str = "") -> Change:
         """Replace the constraints of the tagger, which hold for all its predictions.
 
-        :param constraints: The constraints. If there are several, all of them must hold. None: there are none any more.
+        :param constraints: The constraints, or dictionaries as of ``Constraints.to_dict``. If there are several, all of them
+            must hold. None: there are none any more.
         :param reason: Why, for the history.
         """
-        given = [constraints] if isinstance(constraints, Constraints) else constraints or ()
+        given = collect_constraints(constraints)
         old, new = self.constraints, merge_constraints(self.register.labels, given, self.register.predicted_as)
         register, summary = lifecycle.constrain(self.register, old, new)
         change = Change(get_date(), "constraints", summary, reason)
