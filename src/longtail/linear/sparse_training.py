@@ -37,7 +37,9 @@ _NEAREST = 32  # clusters that a sample is a negative sample for
 _TERMS = 256  # features in the centroid of a label, the largest
 _START_NORM = 2.0  # of the weights of a label before training
 _C = 0.3  # weight of the loss against the regulariser
-_CLUSTERS_C = 1.0  # the same for clusters, which have more samples
+_PRUNE = 0.05  # weights whose magnitude is below this are dropped
+_CLUSTERS_C = 1.0  # weight of the loss for clusters, which have more samples
+_CLUSTERS_PRUNE = 0.15  # clusters have many small weights
 _N_CLUSTERINGS = 3  # divisions of the labels into clusters whose mean score is added
 _CLUSTER_SIZE = 32  # labels in such a cluster at most
 _CLUSTERS_SCALE = 0.5  # weight of this mean in the score of a label
@@ -102,7 +104,7 @@ def _fit_clusters(
     has, cluster_of = sp.hstack([has for has, _ in maps], format="csr"), np.stack([of for _, of in maps], axis=1)
     samples_of, every = has.tocsc(), np.arange(X.shape[0], dtype=np.int32)
     positives = [np.sort(get_column_rows(samples_of, cluster)) for cluster in range(n_clusters)]
-    trainer = replace(_make_trainer(seed), C=_CLUSTERS_C)
+    trainer = replace(_make_trainer(seed), C=_CLUSTERS_C, prune=_CLUSTERS_PRUNE)
     with progress.stage("clusters of the sparse part", 1) as stage:
         weights = trainer.train(X, every, positives, np.ones(n_clusters, np.float32), 0, threads)
         stage.advance()
@@ -191,7 +193,7 @@ def _is_better(first: Doubles, second: Doubles) -> bool:
 
 
 def _make_trainer(seed: int) -> NodeTrainer:
-    return NodeTrainer("squared_hinge", C=_C, eps=0.3, max_passes=100, prune=0.05, seed=seed)
+    return NodeTrainer("squared_hinge", C=_C, eps=0.3, max_passes=100, prune=_PRUNE, seed=seed)
 
 
 def _cluster_labels(centroids: sp.csr_array, counts: Longs, size: int, seed: int, threads: int | None) -> list[Ints]:
