@@ -5,13 +5,14 @@ labels have too few samples for a curve each:
 
 1. g, an isotonic regression of "the label is right" on the score, which is shrunk to a logistic curve where there are few
    samples;
-2. log-odds(p) = log-odds(g(score)) + w · (log-odds(g(score)), log(samples of the label)) + b, a logistic regression whose
-   weights are shrunk to 0, which is the curve g alone;
+2. log-odds(p) = log-odds(g(score)) + w · (log-odds(g(score)), log(samples of the label), log(rank)) + b, a logistic
+   regression whose weights are shrunk to 0, which is the curve g alone;
 3. the smallest value so far along each row, so that the order of the labels stays as it is;
 4. another isotonic regression, which corrects what step 3 changed on average, shrunk to leaving it as it is.
 
-The rank of a label is no part of it: on held-out training data it gained nothing, and the probability of a label would
-depend on how many other labels are allowed. Only step 3 depends on the labels before it.
+The rank of a label says what its score does not: how it compares with the scores of other labels for the same text. It is
+that among all labels, whichever of them are allowed, so that the probability of a label does not depend on the others that
+are. Only step 3 depends on the labels before it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from longtail.data.holdout import MIN_HELD_OUT
+from longtail.kernels import Ints
 from longtail.linear.logistic import fit_logistic
 from longtail.state import MAX_COUNT, MAX_WEIGHT, State, check_array, check_count, extract_part, refuse
-from longtail.topk import NO_LABEL, TopK, find_hits
+from longtail.topk import NO_LABEL, SEARCH_DEPTH, TopK, find_hits
 
 Doubles = NDArray[np.float64]
 
@@ -35,6 +37,7 @@ MIN_SAMPLES = MIN_HELD_OUT
 _RIDGE = 10.0  # of the weights that correct the shared curve
 _SLOPE_RIDGE = 0.1  # of the logistic curve over scores: only so that it exists
 _N_PRIOR = 100  # labels of samples that the prior of a curve counts as; a sample has 20 or more
+_N_WEIGHTS, _RANK_WEIGHT = 4, 2  # weights of step 2, and which one is that of log(rank)
 _MIN_PROBABILITY = 1e-6  # and one minus it is the largest
 
 
@@ -92,21 +95,28 @@ class Calibration:
     """Turns scores into probabilities. ``fit_calibration`` makes one."""
 
     by_score: Curve  # step 1
-    weights: Doubles  # [3] step 2: of the log-odds, of log(samples), and the bias
+    weights: Doubles  # [4] step 2: of the log-odds, of log(samples), of log(rank), and the bias
     final: Curve  # step 4, over the log-odds of step 3
     n_samples: int  # held-out samples that it was fitted to
 
-    def apply(self, topk: TopK, label_counts: NDArray[Any]) -> TopK:
+    @property
+    def uses_ranks(self) -> bool:
+        """Whether probabilities depend on the rank of a label; they do not in models of earlier versions."""
+        return bool(self.weights[_RANK_WEIGHT])
+
+    def apply(self, topk: TopK, label_counts: NDArray[Any], every: TopK | None = None) -> TopK:
         """Replace scores by probabilities. The labels and their order stay the same, and scores never increase along a row.
 
         The first labels of a row get the same probabilities no matter how many labels follow.
 
         :param topk: Predictions with the scores of the model.
         :param label_counts: [n_labels] Training samples of each label.
+        :param every: The ``SEARCH_DEPTH`` best of all labels, which decide on ranks, if ``topk`` has only allowed ones.
         """
         found = topk.ids != NO_LABEL
         scores = np.where(found, topk.scores, self.by_score.x[0]).astype(np.float64)
-        log_odds = _correct(self.by_score, self.weights, scores, label_counts[topk.ids])
+        ranks = _rank_scores(topk.scores, (every or topk).scores)
+        log_odds = _correct(self.by_score, self.weights, scores, label_counts[topk.ids], ranks)
         return TopK(topk.ids, np.where(found, self.final(log_odds), -np.inf))
 
     def state(self) -> State:
@@ -119,7 +129,11 @@ class Calibration:
     def from_state(cls, state: State) -> Calibration:
         """Restore what ``state`` returned."""
         by_score, final = (Curve.from_state(extract_part(state, f"{name}.")) for name in ("by_score", "final"))
-        weights = check_array(state, "weights", "f8", (3,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
+        weights = check_array(state, "weights", "f8", (None,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
+        if len(weights) == _N_WEIGHTS - 1:  # an earlier version did not use ranks
+            weights = np.insert(weights, _RANK_WEIGHT, 0)
+        if len(weights) != _N_WEIGHTS:
+            raise refuse(state, "weights", f"has {len(weights)} values", f"There must be {_N_WEIGHTS}")
         return cls(by_score, weights, final, check_count(state, "n_samples", 0, MAX_COUNT))
 
 
@@ -139,10 +153,10 @@ def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> 
     found, hits = topk.ids != NO_LABEL, find_hits(topk, Y).astype(np.float64)
     by_score = _fit_by_score(topk.scores[found].astype(np.float64), hits[found])
     scores = np.where(found, topk.scores, by_score.x[0]).astype(np.float64)
-    counts = label_counts[topk.ids]
-    evidence = _collect_evidence(by_score, scores, counts)
+    counts, ranks = label_counts[topk.ids], _rank_scores(topk.scores, topk.scores)
+    evidence = _collect_evidence(by_score, scores, counts, ranks)
     weights = fit_logistic(evidence[found], hits[found], ridge=_RIDGE, offset=evidence[found][:, 0]).astype(np.float64)
-    log_odds = _correct(by_score, weights, scores, counts)[found]
+    log_odds = _correct(by_score, weights, scores, counts, ranks)[found]
     return Calibration(by_score, weights, Curve.fit(log_odds, hits[found], 1 / (1 + np.exp(-log_odds))), topk.n_samples)
 
 
@@ -156,14 +170,25 @@ def _fit_by_score(scores: Doubles, hits: Doubles) -> Curve:
     return Curve.fit(scores, hits, 1 / (1 + np.exp(-np.clip(slope * z + bias, -30, 30))) if slope > 0 else None)
 
 
-def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[Any]) -> Doubles:
+def _rank_scores(scores: NDArray[Any], every: NDArray[Any]) -> Ints:
+    """The rank of each score [n, k] among the ``SEARCH_DEPTH`` best ones of the same sample, best first.
+
+    >>> _rank_scores(np.array([[0.5, 0.5, 0.1]]), np.array([[0.9, 0.5, 0.5, 0.2]])).tolist()
+    [[2, 2, 5]]
+    """
+    better = every[:, None, :SEARCH_DEPTH] > scores[:, :, None]
+    ranks: Ints = 1 + better.sum(axis=2, dtype=np.int32)
+    return ranks
+
+
+def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[Any], ranks: Ints) -> Doubles:
     """Steps 1 to 3: log-odds that never increase along a row [n, k]."""
-    evidence = _collect_evidence(by_score, scores, counts)
+    evidence = _collect_evidence(by_score, scores, counts, ranks)
     out: Doubles = np.minimum.accumulate(evidence[..., 0] + evidence @ weights[:-1] + weights[-1], axis=1)
     return out
 
 
-def _collect_evidence(by_score: Curve, scores: Doubles, counts: NDArray[Any]) -> Doubles:
-    """The log-odds of the shared curve, and the logarithm of the samples of the label [n, k, 2]."""
+def _collect_evidence(by_score: Curve, scores: Doubles, counts: NDArray[Any], ranks: Ints) -> Doubles:
+    """The log-odds of the shared curve, and the logarithms of the samples and of the rank of the label [n, k, 3]."""
     p = by_score(scores)
-    return np.stack([np.log(p / (1 - p)), np.log(np.maximum(counts, 1))], axis=-1)
+    return np.stack([np.log(p / (1 - p)), np.log(np.maximum(counts, 1)), np.log(ranks)], axis=-1)

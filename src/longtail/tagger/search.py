@@ -72,7 +72,7 @@ class LabelSearch:
     def _search(self, batch: Encoded, k: int, allowed: Bools | None, raw: bool) -> TopK:
         def search(k: int, allowed: Bools | None) -> TopK:
             best = self.model.topk(batch.X, k, allowed=allowed)
-            return best if raw or not self.calibration else self.calibration.apply(best, self.model.label_counts)
+            return best if raw or not self.calibration else self._calibrate(batch, best, allowed)
 
         n_outputs = self.model.n_labels
         if raw or self.names is None:
@@ -81,3 +81,10 @@ class LabelSearch:
         if best.k and not (self.register.find_outputs(n_outputs, allowed) & (self.model.label_counts > 0)).any():
             return best
         return mix(self.register.topk(search, k, n_outputs, allowed), best, k)
+
+    def _calibrate(self, batch: Encoded, best: TopK, allowed: Bools | None) -> TopK:
+        """Make probabilities of scores. Some labels are not allowed: another search finds the ranks among all."""
+        assert self.calibration is not None
+        is_part = self.calibration.uses_ranks and allowed is not None
+        every = self.model.topk(batch.X, SEARCH_DEPTH) if is_part else None
+        return self.calibration.apply(best, self.model.label_counts, every)
