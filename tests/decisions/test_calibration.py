@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtail.decisions.calibration import Calibration, Curve, fit_calibration
+from longtail.errors import BundleError
 from longtail.metrics.calibration import compute_ece
 from longtail.topk import NO_LABEL, TopK, find_hits
 
@@ -36,6 +37,44 @@ def test_probabilities_of_new_samples_are_right_on_average_also_for_rare_and_fre
         assert abs(p[topk.ids == label].mean() - y[topk.ids == label].mean()) < 0.05
     raw = 1 / (1 + np.exp(-topk.scores.astype(float)))
     assert compute_ece(raw.ravel(), y.ravel()) > 5
+
+
+def simulate_ranks(seed: int) -> tuple[TopK, sp.csr_array, Any]:
+    """Scores of each text have another offset, so that only their order says something: P = 0.8, 0.4, 0.2, 0.1, 0.05."""
+    rng = np.random.default_rng(seed)
+    ids = np.tile(np.arange(5), (2000, 1))
+    scores = rng.normal(0, 3, (2000, 1)) - np.sort(rng.random(ids.shape), axis=1)
+    right = rng.random(ids.shape) < 0.8 * 0.5 ** np.arange(5)
+    return TopK(ids, scores), sp.csr_array(right.astype(np.float32)), np.ones(5)
+
+
+def test_ranks_count_where_scores_of_different_texts_cannot_be_compared() -> None:
+    calibration = fit_calibration(*simulate_ranks(0))
+    topk, Y, counts = simulate_ranks(1)
+    p = calibration.apply(topk, counts).scores
+    np.testing.assert_allclose(p.mean(axis=0), 0.8 * 0.5 ** np.arange(5), atol=0.06)
+    assert calibration.uses_ranks and compute_ece(p.ravel(), find_hits(topk, Y).ravel()) < 4
+
+
+def test_ranks_are_those_among_all_labels_even_if_some_are_left_out() -> None:
+    calibration = fit_calibration(*simulate_ranks(0))
+    topk, _, counts = simulate_ranks(1)
+    every = calibration.apply(topk, counts)
+    some = TopK(topk.ids[:, [1, 3]], topk.scores[:, [1, 3]])
+    assert np.array_equal(calibration.apply(some, counts, topk).scores, every.scores[:, [1, 3]])
+    assert (calibration.apply(some, counts).scores > every.scores[:, [1, 3]]).mean() > 0.9  # the first of two is no first
+
+
+def test_a_calibration_of_an_earlier_version_uses_no_ranks() -> None:
+    calibration = fit_calibration(*simulate())
+    topk, _, counts = simulate(seed=1)
+    state = calibration.state() | {"weights": calibration.weights[[0, 1, 3]]}
+    former = Calibration.from_state(state)
+    assert not former.uses_ranks
+    one = TopK(topk.ids[:, 3:4], topk.scores[:, 3:4])
+    assert np.array_equal(former.apply(one, counts).scores, former.apply(one, counts, topk).scores)
+    with pytest.raises(BundleError, match="has 2 values"):
+        Calibration.from_state(state | {"weights": calibration.weights[:2]})
 
 
 def test_the_scale_of_the_scores_does_not_matter() -> None:

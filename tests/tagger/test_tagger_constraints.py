@@ -74,6 +74,14 @@ def test_a_request_limits_the_labels(tagger: Tagger) -> None:
     assert names(tagger.predict(TEXTS, 5, constraints=several)) == [["metal"], ["metal"]]
 
 
+def test_a_constraint_does_not_change_the_probability_of_a_label(tagger: Tagger) -> None:
+    """It depends on the rank among all labels. Here, the second one is the only one that is allowed."""
+    assert tagger.calibration is not None and tagger.calibration.uses_ranks
+    for text in TEXTS:
+        _, second, *_ = tagger.predict([text], 3)[0]
+        assert tagger.predict([text], 3, constraints={"allow": [second.label]}) == [[second]]
+
+
 def test_required_labels_and_parents_without_samples(tagger: Tagger) -> None:
     rules = Constraints(required=["apples"], with_parents=True)
     for row in names(tagger.predict(TEXTS, 3, constraints=rules)):
