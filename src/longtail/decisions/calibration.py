@@ -12,7 +12,8 @@ labels have too few samples for a curve each:
 
 The rank of a label says what its score does not: how it compares with the scores of other labels for the same text. It is
 that among all labels, whichever of them are allowed, so that the probability of a label does not depend on the others that
-are. Only step 3 depends on the labels before it.
+are. Only step 3 depends on the labels before it. With fewer labels than ``SEARCH_DEPTH``, all of them are ranked for every
+text; then probabilities follow the scores alone, as ``predict_proba`` of scikit-learn is expected to.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> 
     found, hits = topk.ids != NO_LABEL, find_hits(topk, Y).astype(np.float64)
     by_score = _fit_by_score(topk.scores[found].astype(np.float64), hits[found])
     scores = np.where(found, topk.scores, by_score.x[0]).astype(np.float64)
-    counts, ranks = label_counts[topk.ids], _rank_scores(topk.scores, topk.scores)
+    counts, ranks = label_counts[topk.ids], np.ones(topk.ids.shape, np.int32)
+    if topk.k >= SEARCH_DEPTH:
+        ranks = _rank_scores(topk.scores, topk.scores)
     evidence = _collect_evidence(by_score, scores, counts, ranks)
     weights = fit_logistic(evidence[found], hits[found], ridge=_RIDGE, offset=evidence[found][:, 0]).astype(np.float64)
     log_odds = _correct(by_score, weights, scores, counts, ranks)[found]
