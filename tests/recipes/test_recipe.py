@@ -233,6 +233,18 @@ def test_the_floor_of_the_built_in_corpus_is_reproduced(capsys: pytest.CaptureFi
 
 
 @pytest.mark.data
+def test_a_calibration_error_of_scores_that_are_no_probabilities(
+    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGTAIL_DATA", str(corpora))
+    path = tmp_path / "margins.toml"
+    spec = 'spec = "ovr+calibrate=false+C=1"\ncorpus = "bibtex"\ntolerance = 1\n'
+    path.write_text(f'{spec}[expected]\n"ECE@5" = 1\n')
+    with pytest.raises(DataError, match="expects ECE@5, but the scores of the method are no probabilities"):
+        reproduce(path, threads=1)
+
+
+@pytest.mark.data
 def test_one_vs_rest_on_bibtex_is_reproduced(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_DATA", str(corpora))
     found = reproduce("ovr.bibtex", threads=1)

@@ -104,6 +104,9 @@ def _run(recipe: Recipe, threads: int | None, progress: Progress) -> Reproductio
         (result,) = evaluate_runs(task, [run]).results
     cost = {short: result.costs[name] for name, short in _COST_NAMES.items() if name in result.costs}
     measured = [*METRICS, *([CALIBRATION_ERROR] if CALIBRATION_ERROR in result.values else [])]
+    if missing := recipe.expected.keys() - set(measured):
+        found = f"the recipe expects {min(missing)}, but the scores of the method are no probabilities"
+        raise DataError(found, where=str(recipe.path), hint="Leave it out, or train with calibration")
     return Reproduction(recipe, {name: result.values[name] for name in measured}, cost)
 
 

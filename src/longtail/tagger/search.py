@@ -83,7 +83,7 @@ class LabelSearch:
         return mix(self.register.topk(search, k, n_outputs, allowed), best, k)
 
     def _calibrate(self, batch: Encoded, best: TopK, allowed: Bools | None) -> TopK:
-        """Make probabilities of scores. Some labels are not allowed: another search finds the ranks among all."""
+        """Make probabilities of scores. If some labels are not allowed, another search finds the ranks among all labels."""
         assert self.calibration is not None
         is_part = self.calibration.uses_ranks and allowed is not None
         every = self.model.topk(batch.X, SEARCH_DEPTH) if is_part else None
