@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longtail.tagger.parts import TaggerParts
 from longtail.tagger.sets import resolve_target
 
-if TYPE_CHECKING:
-    from longtail.tagger.tagger import Tagger
 
-
-def describe_tagger(tagger: Tagger) -> dict[str, str]:
+def describe_tagger(tagger: TaggerParts) -> dict[str, str]:
     """Describe a tagger, by name: the method and, if it is fitted, everything that was decided."""
     out = {"method": str(tagger.spec)}
     if not tagger.is_fitted:
@@ -42,3 +39,12 @@ def describe_tagger(tagger: Tagger) -> dict[str, str]:
     if pipeline.decisions:
         out["chosen"] = "; ".join(pipeline.decisions)
     return out
+
+
+def represent(tagger: TaggerParts) -> str:
+    """The spec, and what the tagger is fitted on, in one line."""
+    spec, quote = str(tagger.spec), "'" if '"' in str(tagger.spec) else '"'
+    if not tagger.is_fitted:
+        return f"{quote}{spec}{quote}, not fitted"
+    pipeline = tagger.pipeline
+    return f"{quote}{spec}{quote}, fitted on {pipeline.n_samples:,} samples, {pipeline.model.n_labels:,} labels"

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.labels import Labels
-from longtail.data.stream import SampleStream
+from longtail.data.layout import Layout, LayoutOptions
+from longtail.data.read import read_any
+from longtail.data.stream import SampleStream, open_stream
 from longtail.decisions.targets import Target
 from longtail.errors import DataError
 from longtail.kernels import Ints
 from longtail.metrics.evaluate import Evaluation, Evaluator
 from longtail.samples import count_samples
 from longtail.tagger.inputs import check_inputs
+from longtail.tagger.parts import TaggerParts
 from longtail.tagger.prediction import choose_batch_sets
 from longtail.topk import NO_LABEL
-
-if TYPE_CHECKING:
-    from longtail.tagger.tagger import Tagger
 
 
 class Evaluated(NamedTuple):
@@ -31,8 +32,25 @@ class Evaluated(NamedTuple):
     n_retired: int  # occurrences of labels in the data that the tagger does not predict any longer
 
 
+def evaluate_data(
+    tagger: TaggerParts,
+    data: Any,
+    labels: Any,
+    target: Target,
+    ks: Sequence[int],
+    propensity: tuple[float, float],
+    layout: LayoutOptions,
+) -> Evaluation:
+    """Evaluate a tagger on data in any form; see ``Tagger.evaluate``."""
+    if isinstance(data, str | Path) and labels is None:
+        with open_stream(data, Layout.from_options(**layout), trained=tagger.layout) as stream:
+            return evaluate_stream(tagger, stream, target, ks, propensity).result
+    found = read_any(data, labels, layout, trained=tagger.layout)
+    return evaluate_stream(tagger, SampleStream(found, found.layout), target, ks, propensity).result
+
+
 def evaluate_stream(
-    tagger: Tagger, stream: SampleStream, target: Target, ks: Sequence[int], propensity: tuple[float, float]
+    tagger: TaggerParts, stream: SampleStream, target: Target, ks: Sequence[int], propensity: tuple[float, float]
 ) -> Evaluated:
     """Evaluate a tagger on samples that are read block by block; see ``Tagger.evaluate``."""
     register, rules, search = tagger.register, tagger.resolve(), tagger.search

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from longtail.errors import DataError, SettingError, suggest
+from longtail.decisions.constraints import ConstraintsInput
+from longtail.decisions.targets import Target
+from longtail.errors import DataError, LongtailError, SettingError, suggest
 from longtail.extractor import Encoded
 from longtail.features.words import find_words
 from longtail.html import format_table
 from longtail.model import PartWeights
 from longtail.samples import count_samples
-from longtail.tagger.prediction import load_inputs
+from longtail.tagger.parts import TaggerParts
+from longtail.tagger.prediction import find_best, load_inputs
 from longtail.tagger.unseen import EVIDENCE_MEANING
 from longtail.topk import NO_LABEL
-
-if TYPE_CHECKING:
-    from longtail.tagger.tagger import Tagger
 
 WORD = re.compile(r"\w+")
 WHOLE_TEXT = "the text as a whole"  # name of a part without a place, such as the vector of an encoder
@@ -78,7 +78,7 @@ def build_parts(sample: Any, weights: PartWeights) -> tuple[Part, ...]:
     return tuple(sorted(out, key=lambda part: (-abs(part.weight), part.start, part.end)))
 
 
-def encode_sample(tagger: Tagger, sample: Any) -> Encoded:
+def encode_sample(tagger: TaggerParts, sample: Any) -> Encoded:
     """Compute the features of one text or feature vector."""
     inputs = [sample] if isinstance(sample, str) else np.atleast_2d(sample) if isinstance(sample, np.ndarray) else sample
     checked = load_inputs(tagger, inputs)
@@ -87,7 +87,7 @@ def encode_sample(tagger: Tagger, sample: Any) -> Encoded:
     return tagger.pipeline.encode(checked)
 
 
-def find_explainable(tagger: Tagger, label: str) -> int:
+def find_explainable(tagger: TaggerParts, label: str) -> int:
     """Return the id of a label that is given by name or URI; an error if it is never predicted."""
     labels = tagger.labels
     if label not in labels.keys:
@@ -101,7 +101,7 @@ def find_explainable(tagger: Tagger, label: str) -> int:
     return number
 
 
-def explain_label(tagger: Tagger, sample: Encoded, label: int, score: float) -> Explanation:
+def explain_label(tagger: TaggerParts, sample: Encoded, label: int, score: float) -> Explanation:
     """Explain the score of a label for one encoded sample."""
     parts: tuple[Part, ...] = ()
     model, given = tagger.model, sample.inputs[0] if tagger.reads_texts else sample.inputs
@@ -111,3 +111,30 @@ def explain_label(tagger: Tagger, sample: Encoded, label: int, score: float) -> 
     elif label < model.n_labels and model.label_counts[label]:  # otherwise it is required, or implied
         parts = build_parts(given, tagger.pipeline.explain(sample, label))
     return Explanation(tagger.labels.names[label], score, meaning, parts, tagger.labels.get_uri(label))
+
+
+def explain_sample(tagger: TaggerParts, sample: Any, label: str | None) -> Explanation:
+    """Explain a label of a sample; see ``Tagger.explain``."""
+    if label is not None:
+        encoded, number = encode_sample(tagger, sample), find_explainable(tagger, label)
+        return explain_label(tagger, encoded, number, tagger.search.score(encoded, number))
+    explained = explain_topk(tagger, sample, 1, None, None, None, raw=False)
+    if not explained:
+        raise LongtailError("no label was found for this sample", hint="Name the label to explain")
+    return explained[0]
+
+
+def explain_topk(
+    tagger: TaggerParts,
+    sample: Any,
+    k: int | None,
+    target: str | Target | None,
+    threshold: float | None,
+    constraints: ConstraintsInput | None,
+    raw: bool,
+) -> list[Explanation]:
+    """Explain the labels that are predicted for a sample; see ``Tagger.explain_topk``."""
+    encoded = encode_sample(tagger, sample)
+    best = find_best(tagger, encoded, k, target, threshold, constraints, raw)
+    pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
+    return [explain_label(tagger, encoded, label, score) for label, score in pairs if label != NO_LABEL]

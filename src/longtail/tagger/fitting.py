@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from longtail.data.dataset import Dataset
 from longtail.data.frames import is_tabular
@@ -23,12 +23,10 @@ from longtail.spec import TaggerSettings
 from longtail.tagger.decisions import Decisions
 from longtail.tagger.held_out import choose_depth, predict_held_out
 from longtail.tagger.inputs import prepare_data
+from longtail.tagger.parts import TaggerParts
 from longtail.tagger.search import LabelSearch
 from longtail.tagger.unseen import UnseenLabels, fit_unseen
 from longtail.topk import HeldOut
-
-if TYPE_CHECKING:
-    from longtail.tagger.tagger import Tagger
 
 
 class FittedParts(NamedTuple):
@@ -113,7 +111,7 @@ def _fit_unseen(pipeline: Pipeline, settings: TaggerSettings, train: Dataset, de
     return fit_unseen(train.texts, train.Y, train.labels, vectors=settings.unseen_vectors, seed=seed)
 
 
-def fit_decisions(tagger: Tagger, held_out: Valid, k: int | None, keep_curve: bool) -> Decisions:
+def fit_decisions(tagger: TaggerParts, held_out: Valid, k: int | None, keep_curve: bool) -> Decisions:
     """Fit the calibration again, and the rules for sets of labels; arguments as for ``Tagger.calibrate``.
 
     The curve is about the outputs of the model. The rules are about what ``predict`` returns: without labels that are

@@ -15,6 +15,7 @@ from longtail.spec import MethodSpec
 from longtail.state import UNDESCRIBED, get_entry
 from longtail.tagger.bundle import Bundle
 from longtail.tagger.decisions import Decisions
+from longtail.tagger.parts import TaggerParts
 from longtail.tagger.register import PART as HISTORY
 from longtail.tagger.register import Register
 from longtail.tagger.training_file import TrainingFile
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from longtail.tagger.tagger import Tagger
 
 
-def pack_tagger(tagger: Tagger) -> Bundle:
+def pack_tagger(tagger: TaggerParts) -> Bundle:
     """Return everything that was fitted or set, as the content of a bundle."""
     about = {"longtail": __version__, **tagger.pipeline.about()}
     about |= {"reads_texts": tagger.reads_texts, "columns": tagger.layout.columns, **tagger.decisions.about()}

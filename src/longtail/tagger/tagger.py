@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,23 +13,16 @@ import scipy.sparse as sp
 from longtail.data.labels import Labels
 from longtail.data.layout import Layout, LayoutOptions
 from longtail.data.read import read_any
-from longtail.data.stream import SampleStream, open_stream
-from longtail.decisions.calibration import Calibration
-from longtail.decisions.constraints import Constraints, ConstraintsInput, collect_constraints, combine_constraints
-from longtail.decisions.rules import LabelRules
+from longtail.decisions.constraints import ConstraintsInput
 from longtail.decisions.targets import Target
-from longtail.errors import LongtailError, OverwriteWarning, SettingError, suggest
+from longtail.errors import OverwriteWarning, SettingError, suggest
 from longtail.extractor import Encoded
-from longtail.features.normaliser import Normaliser
-from longtail.features.text import TextFeatures
 from longtail.html import format_table
 from longtail.kernels import Bools, Floats
 from longtail.labelspace.propensity import DEFAULT_PROPENSITY
 from longtail.metrics.evaluate import Evaluation
 from longtail.metrics.ranking import DEFAULT_KS
-from longtail.model import Model
-from longtail.nn.hybrid import Hybrid
-from longtail.pipeline import Pipeline, join_topk
+from longtail.pipeline import Pipeline
 from longtail.progress import Progress, resolve_progress
 from longtail.registry import DEFAULT_METHOD
 from longtail.sharding.cluster import Cluster
@@ -37,33 +30,31 @@ from longtail.sharding.processes import Processes, resolve_processes
 from longtail.spec import MethodSpec, TaggerSettings
 from longtail.tagger.bundle import check_target, has_bundle, load_bundle, save_bundle
 from longtail.tagger.decisions import Decisions
-from longtail.tagger.description import describe_tagger
-from longtail.tagger.evaluation import evaluate_stream
-from longtail.tagger.explanation import Explanation, encode_sample, explain_label, find_explainable
+from longtail.tagger.description import describe_tagger, represent
+from longtail.tagger.evaluation import evaluate_data
+from longtail.tagger.explanation import Explanation, explain_sample, explain_topk
 from longtail.tagger.fitting import fit_decisions, fit_parts
 from longtail.tagger.inputs import prepare_data
+from longtail.tagger.parts import TaggerParts
 from longtail.tagger.prediction import (
     DEFAULT_K,
     Tag,
-    choose_batch_sets,
+    choose_label_sets,
     encode_batches,
     find_best,
+    find_topk,
     load_inputs,
     name_labels,
 )
-from longtail.tagger.register import Change, Register
+from longtail.tagger.register import Register
 from longtail.tagger.saving import pack_tagger, unpack_tagger
-from longtail.tagger.search import LabelSearch
-from longtail.tagger.sets import resolve_target
-from longtail.tagger.training_file import TrainingFile
-from longtail.tagger.unseen import UnseenLabels
 from longtail.tagger.update import FeedbackInput, UpdateReport, update_tagger
-from longtail.topk import NO_LABEL, HeldOut, TopK, make_indicator
+from longtail.topk import HeldOut, TopK, make_indicator
 
 _CONFIGURABLE = ("threads", "device")
 
 
-class Tagger:
+class Tagger(TaggerParts):
     """Texts (or feature vectors) in, label names out.
 
     >>> tagger = Tagger("ovr", min_df=1).fit(["red apple", "red rose", "green apple"], [["fruit"], ["flower"], ["fruit"]])
@@ -72,9 +63,6 @@ class Tagger:
     >>> tagger
     Tagger("ovr+min_df=1", fitted on 3 samples, 2 labels)
     """
-
-    constraints: Constraints | None = None  # what must hold for all predictions, together with those of a request
-    training_file: TrainingFile | None = None  # set by the command line
 
     def __init__(
         self,
@@ -95,14 +83,8 @@ class Tagger:
         :param settings: Further settings of the method or of its features, by name.
         """
         spec = method if isinstance(method, MethodSpec) else MethodSpec.parse(method)
-        self.pipeline = Pipeline(spec.override(preset, settings), seed=seed, threads=threads)
+        super().__init__(Pipeline(spec.override(preset, settings), seed=seed, threads=threads))
         self._settings.check()
-        self.decisions = Decisions(self.model.default_threshold)
-        self.reads_texts = True
-        self.layout = Layout()  # the columns of the training data
-        self.unseen: UnseenLabels | None = None  # scores labels without training samples by their names
-        self._last_search: LabelSearch | None = None
-        self._register: Register | None = None
 
     @classmethod
     def from_pipeline(
@@ -115,8 +97,8 @@ class Tagger:
     ) -> Self:
         """Build a fitted tagger from a fitted pipeline; it is calibrated on predictions for held-out samples, if given."""
         tagger = cls.__new__(cls)
-        tagger.pipeline, tagger.reads_texts, tagger.layout = pipeline, reads_texts, layout or Layout()
-        tagger._register, tagger.unseen, tagger._last_search = Register.from_labels(labels), None, None
+        TaggerParts.__init__(tagger, pipeline)
+        tagger.register, tagger.reads_texts, tagger.layout = Register.from_labels(labels), reads_texts, layout or Layout()
         tagger.decisions = Decisions.fit(held_out, pipeline.model.default_threshold)
         return tagger
 
@@ -124,62 +106,6 @@ class Tagger:
     def _settings(self) -> TaggerSettings:
         values = self.spec.resolve()
         return TaggerSettings(**{name: values[name] for name in TaggerSettings.param_names() if name in values})
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """What makes probabilities of scores; None: scores are those of the model."""
-        return self.decisions.calibration
-
-    @property
-    def threshold(self) -> float:
-        """The score with the best micro-F1 on held-out samples, or the default of the method."""
-        return self.decisions.threshold
-
-    @property
-    def score_meaning(self) -> Literal["probability", "margin", "count"]:
-        """What the scores of ``topk`` and ``predict`` are: calibrated probabilities, or the scores of the model."""
-        return "probability" if self.calibration else self.model.score_meaning
-
-    @property
-    def spec(self) -> MethodSpec:
-        """The method with the preset and the settings that were asked for."""
-        return self.pipeline.spec
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return self.spec.method
-
-    @property
-    def model(self) -> Model:
-        """The model, without its features."""
-        return self.pipeline.model
-
-    @property
-    def features(self) -> TextFeatures | Hybrid | Normaliser | None:
-        """The fitted features; None before ``fit`` and for methods that read texts."""
-        return getattr(self.pipeline.extractor, "features", None)
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether the tagger is fitted."""
-        return self._register is not None
-
-    @property
-    def labels(self) -> Labels:
-        """The labels that the tagger was fitted on, followed by those that were added; also retired and merged ones."""
-        return self.register.labels
-
-    @property
-    def register(self) -> Register:
-        """The labels with what each is predicted as, and how they were changed. ``longtail.edit_labels`` changes them."""
-        if self._register is None:
-            raise LongtailError("this tagger is not fitted yet", hint="Call fit() first")
-        return self._register
-
-    @register.setter
-    def register(self, register: Register) -> None:
-        self._register = register
 
     def fit(
         self,
@@ -279,10 +205,6 @@ class Tagger:
         old_data = None if old is None else read_any(old, None, layout, trained=self.layout)
         return update_tagger(self, data, feedback, old_data, replay, seed, resolve_progress(progress))
 
-    def replace_pipeline(self, pipeline: Pipeline, labels: Labels, update: Change) -> None:
-        """Replace everything that was fitted, after an update, and log it."""
-        self.pipeline, self.register = pipeline, self.register.extend(labels, self.model.n_labels, update)
-
     def encode(self, inputs: Any, **layout: Unpack[LayoutOptions]) -> Encoded:
         """Compute the features of inputs once, for several of the calls below. All of them are in memory at the same time.
 
@@ -310,8 +232,7 @@ class Tagger:
 
         :param allowed: Which labels may be predicted [n_labels]; None: all.
         """
-        rules = self.resolve(constraints, allowed)
-        return join_topk([self.search.topk(batch, k, rules, raw) for batch in encode_batches(self, inputs, **layout)])
+        return find_topk(self, inputs, k, allowed, constraints, raw, **layout)
 
     def predict(
         self,
@@ -355,21 +276,11 @@ class Tagger:
         Arguments as for ``predict``. Without a target and a threshold, sets have the highest expected F1; those of a tagger
         that is not calibrated have all labels from its ``threshold`` on.
         """
-        chosen = resolve_target(target, threshold, self.calibration is not None and not raw, self.threshold)
-        rules, batches = self.resolve(constraints), encode_batches(self, inputs, **layout)
-        return join_topk([choose_batch_sets(self, batch, chosen, rules, raw) for batch in batches])
+        return choose_label_sets(self, inputs, target, threshold, constraints, raw, **layout)
 
     def predict_sets(self, inputs: Any, target: str | Target | None = None) -> sp.csr_array:
         """Return the sets of ``choose_sets`` as an indicator matrix [n_samples, n_labels]."""
         return make_indicator(self.choose_sets(inputs, target), len(self.labels))
-
-    def resolve(self, constraints: ConstraintsInput | None = None, allowed: Bools | None = None) -> LabelRules | None:
-        """Combine what must hold for one request with what always holds: all restrictions of labels meet here.
-
-        :returns: None if every label may be predicted, and nothing else is required.
-        """
-        given = [*collect_constraints(self.constraints), *collect_constraints(constraints)]
-        return combine_constraints(self.labels, given, allowed, self.register.predicted_as)
 
     def n_unknown(self, inputs: Any) -> int:
         """Return how many inputs have no known word or feature; all of them get the same labels."""
@@ -387,13 +298,7 @@ class Tagger:
         >>> [word for word, weight in tagger.explain("An apple, red", "fruit").words]
         ['apple', 'red']
         """
-        if label is None:
-            explained = self.explain_topk(sample, 1)
-            if not explained:
-                raise LongtailError("no label was found for this sample", hint="Name the label to explain")
-            return explained[0]
-        encoded, number = encode_sample(self, sample), find_explainable(self, label)
-        return explain_label(self, encoded, number, self.search.score(encoded, number))
+        return explain_sample(self, sample, label)
 
     def explain_topk(
         self,
@@ -406,10 +311,7 @@ class Tagger:
         raw: bool = False,
     ) -> list[Explanation]:
         """Explain the labels of a text or feature vector: those that ``predict`` returns with the same arguments."""
-        encoded = encode_sample(self, sample)
-        best = find_best(self, encoded, k, target, threshold, constraints, raw)
-        pairs = zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True)
-        return [explain_label(self, encoded, label, score) for label, score in pairs if label != NO_LABEL]
+        return explain_topk(self, sample, k, target, threshold, constraints, raw)
 
     def evaluate(
         self,
@@ -432,16 +334,7 @@ class Tagger:
         :param threshold: Evaluate the sets of labels whose score is at least this.
         :param layout: Options of ``longtail.read``; by default, the columns of the training data are used.
         """
-        chosen = self.resolve_target(target, threshold)
-        if isinstance(data, str | Path) and labels is None:
-            with open_stream(data, Layout.from_options(**layout), trained=self.layout) as stream:
-                return evaluate_stream(self, stream, chosen, ks, propensity).result
-        found = read_any(data, labels, layout, trained=self.layout)
-        return evaluate_stream(self, SampleStream(found, found.layout), chosen, ks, propensity).result
-
-    def resolve_target(self, target: str | Target | None, threshold: float | None = None) -> Target:
-        """Return what sets of labels should achieve; None: what suits the scores."""
-        return resolve_target(target, threshold, self.calibration is not None, self.threshold)
+        return evaluate_data(self, data, labels, self.resolve_target(target, threshold), ks, propensity, layout)
 
     def configure(self, **machine: Any) -> Self:
         """Change how the machine is used, at any time: ``threads`` and ``device``. Predictions stay the same."""
@@ -470,21 +363,10 @@ class Tagger:
 
     def __repr__(self) -> str:
         """The spec, and what the tagger is fitted on."""
-        spec, quote = str(self.spec), "'" if '"' in str(self.spec) else '"'
-        if not self.is_fitted:
-            return f"Tagger({quote}{spec}{quote}, not fitted)"
-        return f"Tagger({quote}{spec}{quote}, fitted on {self.pipeline.n_samples:,} samples, {self.model.n_labels:,} labels)"
+        return f"Tagger({represent(self)})"
 
     def _repr_html_(self) -> str:
         return format_table(self.summary().items(), ("Tagger", "fitted" if self.is_fitted else "not fitted"))
-
-    @property
-    def search(self) -> LabelSearch:
-        """What finds labels, with the present model and labels; kept, because it indexes the names of labels."""
-        parts, last = (self.model, self.register, self.calibration, self.unseen), self._last_search
-        if last is None or any(new is not old for new, old in zip(parts, last.parts, strict=True)):
-            self._last_search = last = LabelSearch(*parts)
-        return last
 
 
 def load(folder: str | Path) -> Tagger:

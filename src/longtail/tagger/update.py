@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,11 +25,9 @@ from longtail.progress import Progress, format_duration
 from longtail.samples import count_samples, widen
 from longtail.tagger.inputs import check_inputs
 from longtail.tagger.lifecycle import list_words
+from longtail.tagger.parts import TaggerParts
 from longtail.tagger.register import Change
 from longtail.topk import find_hits
-
-if TYPE_CHECKING:
-    from longtail.tagger.tagger import Tagger
 
 FeedbackInput = str | Path | Iterable[Mapping[str, Any]]
 DEFAULT_REPLAY = 0.2
@@ -92,7 +90,7 @@ class _Samples:
 
 
 def update_tagger(
-    tagger: Tagger,
+    tagger: TaggerParts,
     new: Dataset | None,
     feedback: FeedbackInput | None,
     old: Dataset | None,
@@ -148,7 +146,7 @@ def update_tagger(
     return report
 
 
-def read_feedback_for(tagger: Tagger, feedback: FeedbackInput, labels: Labels) -> Feedback:
+def read_feedback_for(tagger: TaggerParts, feedback: FeedbackInput, labels: Labels) -> Feedback:
     """Read feedback for a tagger of texts."""
     if not tagger.reads_texts:
         raise DataError("feedback is about texts, this tagger reads feature vectors", hint="Pass new samples instead")
@@ -156,7 +154,7 @@ def read_feedback_for(tagger: Tagger, feedback: FeedbackInput, labels: Labels) -
 
 
 def _collect(
-    pipeline: Pipeline, tagger: Tagger, new: Dataset | None, answers: Feedback | None, n_labels: int, seed: int
+    pipeline: Pipeline, tagger: TaggerParts, new: Dataset | None, answers: Feedback | None, n_labels: int, seed: int
 ) -> tuple[_Samples, _Samples | None, Any]:
     """Encode new samples and texts with feedback, and hold out a part of the new samples.
 
@@ -182,7 +180,7 @@ def _collect(
 
 
 def _draw_old(
-    pipeline: Pipeline, tagger: Tagger, old: Dataset, labels: Labels, replay: float, seed: int
+    pipeline: Pipeline, tagger: TaggerParts, old: Dataset, labels: Labels, replay: float, seed: int
 ) -> tuple[tuple[Input, sp.csr_array] | None, _Samples | None]:
     """Draw the old samples that are replayed, and others, which measure what is forgotten; and encode them."""
     rows = _draw_rows(old.n_samples, replay, seed) if replay else np.empty(0, np.int64)
@@ -192,7 +190,7 @@ def _draw_old(
     return replayed, _Samples(*_encode_old(pipeline, tagger, old.take(others), labels)) if len(others) else None
 
 
-def _encode_old(pipeline: Pipeline, tagger: Tagger, old: Dataset, labels: Labels) -> tuple[Input, sp.csr_array]:
+def _encode_old(pipeline: Pipeline, tagger: TaggerParts, old: Dataset, labels: Labels) -> tuple[Input, sp.csr_array]:
     """Encode old samples. Their labels must be labels of the tagger."""
     part = old.align(tagger.labels)
     unknown = np.setdiff1d(part.Y.indices, np.arange(len(tagger.labels)))
@@ -226,7 +224,7 @@ def _score(pipeline: Pipeline, samples: _Samples) -> float:
     return 100 * float(find_hits(pipeline.model.topk(samples.X, 1), samples.Y).mean())
 
 
-def _note(tagger: Tagger, pipeline: Pipeline, unknown: float | None, blind: bool) -> tuple[str, ...]:
+def _note(tagger: TaggerParts, pipeline: Pipeline, unknown: float | None, blind: bool) -> tuple[str, ...]:
     """What the user should know or do next."""
     notes = []
     if unknown is not None and unknown >= _MANY_UNKNOWN:
