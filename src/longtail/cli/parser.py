@@ -6,9 +6,18 @@ import argparse
 from collections.abc import Callable
 
 from longtail import __version__
-from longtail.cli.arguments import Parser, parse_output, parse_pair, parse_positive, parse_positive_list, parse_seed
+from longtail.cli.arguments import Parser, parse_output, parse_positive, parse_seed
 from longtail.cli.constraints import FILE_HELP, add_constraint_options
 from longtail.cli.layout import DATA, add_layout_options
+from longtail.cli.options import (
+    add_cluster,
+    add_metrics,
+    add_overwrite,
+    add_seed_and_threads,
+    add_settings,
+    add_target,
+    add_threads,
+)
 
 _Add = Callable[[str, str], argparse.ArgumentParser]
 
@@ -83,6 +92,9 @@ def build_parser() -> Parser:
         )
 
     _add_training(add)
+    _add_comparison(add)
+    _add_pretraining(add)
+    _add_demo(add)
     _add_selection(add)
     _add_prediction(add)
     _add_changes(add)
@@ -105,16 +117,18 @@ def _add_training(add: _Add) -> None:
     train.add_argument("--minutes", type=float, metavar="N", help=minutes)
     train.add_argument("--constraints", metavar="FILE", help=f"{FILE_HELP}; they hold for all predictions of the model")
     train.set_defaults(trial=False)
-    _add_cluster(train)
+    add_cluster(train)
     shards = "into how many shards each task is divided (default: 4 for each worker)"
     train.add_argument("--shards", type=parse_positive, metavar="N", help=shards)
     ddp = "train a network by N processes, each with a part of every batch; a killed one is replaced, from a checkpoint"
     train.add_argument("--ddp", type=parse_positive, metavar="N", help=ddp)
-    _add_overwrite(train)
-    _add_settings(train, "one setting, as in --method; may be repeated")
-    _add_seed_and_threads(train)
+    add_overwrite(train)
+    add_settings(train, "one setting, as in --method; may be repeated")
+    add_seed_and_threads(train)
     add_layout_options(train)
 
+
+def _add_comparison(add: _Add) -> None:
     compare = add("compare", "Train and evaluate methods side by side: tables, results as JSON, and a page with plots.")
     compare.add_argument("train", metavar="TRAIN", help=f"data to train on: {DATA}")
     compare.add_argument("test", metavar="TEST", help="data to evaluate on")
@@ -125,10 +139,10 @@ def _add_training(add: _Add) -> None:
     out = "folder for models and reports; finished work in it is not repeated"
     compare.add_argument("--out", required=True, metavar="FOLDER", help=out)
     compare.add_argument("--valid", metavar="DATA", help="validation data, for methods that use it")
-    _add_metrics(compare)
-    _add_cluster(compare)
-    _add_settings(compare, "one setting of one method, METHOD.name=value; may be repeated")
-    _add_seed_and_threads(compare)
+    add_metrics(compare)
+    add_cluster(compare)
+    add_settings(compare, "one setting of one method, METHOD.name=value; may be repeated")
+    add_seed_and_threads(compare)
     add_layout_options(compare)
 
     reproduce = add("reproduce", "Train and evaluate as recipes say, and check that the metrics are reproduced.")
@@ -137,17 +151,21 @@ def _add_training(add: _Add) -> None:
     reproduce.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="train with N seeds, and show by how much the values differ"
     )
-    _add_threads(reproduce)
+    add_threads(reproduce)
 
+
+def _add_pretraining(add: _Add) -> None:
     pretrain = add(
         "pretrain", "Train an XLNet encoder on the texts of a corpus, without labels, for use by aplc and secseq."
     )
     pretrain.add_argument("data", metavar="DATA", help=f"{DATA}; labels are ignored")
     pretrain.add_argument("--out", required=True, metavar="FOLDER", help="new folder to save the encoder in")
-    _add_settings(pretrain, "one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated")
-    _add_seed_and_threads(pretrain)
+    add_settings(pretrain, "one setting, such as width=128, layers=4, epochs=20 or max_length=64; may be repeated")
+    add_seed_and_threads(pretrain)
     add_layout_options(pretrain, reads_labels=False)
 
+
+def _add_demo(add: _Add) -> None:
     demo = add("demo", "Build a corpus, compare methods on it, write a report, and tag an example.")
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="folder to write to (default: demo)")
     demo.add_argument("--quick", action="store_true", help="linear methods only")
@@ -163,19 +181,19 @@ def _add_selection(add: _Add) -> None:
     trial = "train the two or three best on a part of the data, and keep the best"
     choose.add_argument("--try", dest="trial", action="store_true", help=trial)
     choose.add_argument("--out", metavar="MODEL", help="train the chosen method and save it in this folder")
-    _add_overwrite(choose)
-    _add_seed_and_threads(choose)
+    add_overwrite(choose)
+    add_seed_and_threads(choose)
     add_layout_options(choose)
 
     tune = add("tune", "Search for settings of a method: random search with successive halving on held-out training data.")
     tune.add_argument("data", metavar="DATA", help=DATA)
     method = "method, or method:preset+name=value…; settings that it names are not changed (default: ovr)"
     tune.add_argument("--method", default="ovr", metavar="NAME", help=method)
-    _add_settings(tune, "one setting that is not changed, such as ngrams=1; may be repeated")
+    add_settings(tune, "one setting that is not changed, such as ngrams=1; may be repeated")
     tune.add_argument("--minutes", type=float, default=10.0, metavar="N", help="wall time of the search (default: 10)")
     tune.add_argument("--out", metavar="MODEL", help="train with the best settings and save the model in this folder")
-    _add_overwrite(tune)
-    _add_seed_and_threads(tune)
+    add_overwrite(tune)
+    add_seed_and_threads(tune)
     add_layout_options(tune)
 
 
@@ -185,9 +203,9 @@ def _add_prediction(add: _Add) -> None:
     evaluate.add_argument("data", metavar="DATA", help=DATA)
     evaluate.add_argument("--json", metavar="FILE", help="write the metrics to a file (-: JSON to standard output only)")
     evaluate.add_argument("--per-label", metavar="FILE", help="write a table with one row per label")
-    _add_metrics(evaluate)
-    _add_target(evaluate)
-    _add_threads(evaluate)
+    add_metrics(evaluate)
+    add_target(evaluate)
+    add_threads(evaluate)
     add_layout_options(evaluate)
 
     predict = add("predict", "Predict the labels of texts.")
@@ -196,7 +214,7 @@ def _add_prediction(add: _Add) -> None:
     predict.add_argument("file", nargs="?", default="-", metavar="FILE", help=source)
     k = "number of labels (default: 5); with --target or --threshold, at most N (default: any number)"
     predict.add_argument("--k", type=parse_positive, metavar="N", help=k)
-    _add_target(predict)
+    add_target(predict)
     output = "tsv (default), csv, jsonl, or updates for a search engine: elasticsearch (also OpenSearch), solr"
     predict.add_argument("--output", type=parse_output, metavar="FORMAT", help=output)
     predict.add_argument("--json", action="store_true", help='same as --output jsonl: {"labels": [{"label", "score"}, …]}')
@@ -208,8 +226,8 @@ def _add_prediction(add: _Add) -> None:
     )
     predict.add_argument("--explain", action="store_true", help="show which words contribute to each label")
     predict.add_argument("--raw", action="store_true", help="show the scores of the model instead of probabilities")
-    _add_cluster(predict)
-    _add_threads(predict)
+    add_cluster(predict)
+    add_threads(predict)
     add_constraint_options(predict, "FILE comes before these.")
     add_layout_options(predict, reads_labels=False)
 
@@ -224,15 +242,15 @@ def _add_changes(add: _Add) -> None:
     calibrate.add_argument("--keep-curve", action="store_true", help=keep)
     out = "folder to save the calibrated model in (default: it replaces MODEL)"
     calibrate.add_argument("--out", metavar="MODEL", help=out)
-    _add_overwrite(calibrate)
-    _add_threads(calibrate)
+    add_overwrite(calibrate)
+    add_threads(calibrate)
     add_layout_options(calibrate)
 
     blend = add("blend", "Combine saved taggers, with weights learned on data that none of them was trained on.")
     blend.add_argument("data", metavar="VALID", help=f"data to learn the weights on: {DATA}")
     blend.add_argument("models", nargs="+", metavar="MODEL", help="folders of two or more saved models")
     blend.add_argument("--out", required=True, metavar="MODEL", help="folder to save the blend in")
-    _add_overwrite(blend)
+    add_overwrite(blend)
     add_layout_options(blend)
 
     update = add("update", "Continue to train a saved tagger: on new samples, and on feedback about its predictions.")
@@ -245,8 +263,8 @@ def _add_changes(add: _Add) -> None:
     replay = "share of the data of --old that is used again (default: 0.2); 0: none"
     update.add_argument("--replay", type=float, metavar="SHARE", help=replay)
     update.add_argument("--out", metavar="MODEL", help="folder to save the updated model in (default: it replaces MODEL)")
-    _add_overwrite(update)
-    _add_seed_and_threads(update)
+    add_overwrite(update)
+    add_seed_and_threads(update)
     add_layout_options(update)
 
 
@@ -317,8 +335,8 @@ def _add_service(add: _Add) -> None:
     serve.add_argument("--insecure", action="store_true", help="listen beyond this machine without access tokens")
     serve.add_argument("--open", action="store_true", help="open the page in a browser")
     serve.add_argument("--feedback", metavar="FOLDER", help="folder for feedback (default: feedback)")
-    _add_settings(serve, "one further setting, such as deadline=10 or max_texts=100; may be repeated")
-    _add_threads(serve)
+    add_settings(serve, "one further setting, such as deadline=10 or max_texts=100; may be repeated")
+    add_threads(serve)
 
 
 def _add_data(add: _Add) -> None:
@@ -334,10 +352,10 @@ def _add_data(add: _Add) -> None:
     method = "method, or method:preset+name=value…, whose features are computed (default: ovr)"
     prepare.add_argument("--method", default="ovr", metavar="SPEC", help=method)
     prepare.add_argument("--preset", metavar="NAME", help="named group of settings, see `longtail methods`")
-    _add_settings(prepare, "one setting, as in --method; may be repeated")
+    add_settings(prepare, "one setting, as in --method; may be repeated")
     memory = "memory to use, at least 0.4 (default: a quarter of what is free)"
     prepare.add_argument("--memory", type=float, metavar="GB", help=memory)
-    _add_seed_and_threads(prepare)
+    add_seed_and_threads(prepare)
     add_layout_options(prepare)
 
     split = add("split", "Split data into training and test data; every label keeps its share, rare ones stay in training.")
@@ -346,41 +364,3 @@ def _add_data(add: _Add) -> None:
     split.add_argument("--out", default=".", metavar="FOLDER", help="folder to write train and test to (default: .)")
     split.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of the split (default: 0)")
     add_layout_options(split)
-
-
-def _add_metrics(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--k", type=parse_positive_list, default=(1, 3, 5), metavar="1,3,5", help="ranks to evaluate at")
-    constants = "constants of propensity-scored metrics (default: 0.55,1.5)"
-    command.add_argument("--propensity", type=parse_pair, default=(0.55, 1.5), metavar="A,B", help=constants)
-
-
-def _add_target(command: argparse.ArgumentParser) -> None:
-    target = (
-        "sets of labels with the best expected-f1, micro-f1 or macro-f1; with precision=0.9 or recall=0.8; or count=N "
-        "labels per text on average"
-    )
-    command.add_argument("--target", metavar="TARGET", help=target)
-    threshold = "sets of the labels with a probability (uncalibrated: a score) of at least P"
-    command.add_argument("--threshold", type=float, metavar="P", help=threshold)
-
-
-def _add_settings(command: argparse.ArgumentParser, doc: str) -> None:
-    command.add_argument("--set", action="append", default=[], metavar="name=value", help=doc)
-
-
-def _add_overwrite(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--overwrite", action="store_true", help="replace the model that is in the folder of --out")
-
-
-def _add_cluster(command: argparse.ArgumentParser) -> None:
-    doc = "run on several workers: local:N (processes), dask:ADDRESS or ray:ADDRESS; what is done is not repeated"
-    command.add_argument("--cluster", metavar="ENGINE", help=doc)
-
-
-def _add_threads(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--threads", type=parse_positive, metavar="N", help="number of threads (default: all free cores)")
-
-
-def _add_seed_and_threads(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="seed of everything random (default: 0)")
-    _add_threads(command)
