@@ -49,7 +49,7 @@ LAYERS = [
     ["search"],
     ["samples", "collapse"],
     ["model"],
-    ["extractor", "named_texts"],
+    ["placement", "extractor", "named_texts"],
     ["spec"],
     ["pipeline"],
     ["models"],

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,7 @@ from longtail.labelspace.tree import LabelTree
 from longtail.nn.settings import TrainingSettings
 from longtail.progress import SILENT, Progress
 from longtail.registry import find_method_name
-from longtail.samples import check_input, check_mask, check_new_labels, check_rows, count_samples, widen
+from longtail.samples import check_allowed, check_input, check_new_labels, check_rows, count_samples, widen
 from longtail.settings import Settings, add_parameters
 from longtail.sharding.cluster import Cluster
 from longtail.sharding.processes import Processes
@@ -33,9 +33,6 @@ from longtail.topk import NO_LABEL, HeldOut, TopK, find_above, make_indicator
 Input = Any  # CSR feature vectors or a sequence of texts; scipy has no types
 Valid = tuple[Input, sp.csr_array]
 PartWeights = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # starts, ends and weights [n] of the parts of one sample
-
-_Result = TypeVar("_Result")
-_NetworkSettings = TypeVar("_NetworkSettings", bound=Settings)
 
 # What the weights of an explanation mean. Weights of the first three kinds add up to the difference between the sample and
 # an empty one.
@@ -272,7 +269,7 @@ class Model(Settings, ABC):
         self._check_fitted()
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise SettingError(f"k is {k!r}", hint="It must be a positive integer")
-        n_allowed, allowed = self._check_allowed(allowed)
+        n_allowed, allowed = check_allowed(allowed, self.label_counts, self.n_seen)
         best = self._topk(self._check_samples(X), min(max(int(k), self.min_depth), n_allowed), allowed)
         if not (np.isfinite(best.scores) | (best.ids == NO_LABEL)).all():
             hint = "The weights of the model, or values of the samples, are too large or no numbers. Train the model again"
@@ -360,47 +357,6 @@ class Model(Settings, ABC):
         """Raise an error if a package or pretrained weights that ``fit`` needs are not installed. Imports nothing."""
         require(f"Training {find_method_name(type(self))}", *self.packages)
 
-    def check_can_shard(self) -> None:
-        """Raise an error if the training cannot be divided."""
-        if not self.can_shard:
-            hint = "Choose a method with linear classifiers, or leave the cluster out"
-            if self.trains_network:
-                hint = "Several processes of this machine train its network with --ddp N, in Python fit(…, processes=N)"
-            raise SettingError(f"{find_method_name(type(self))} cannot be trained on a cluster", hint=hint)
-
-    def check_processes(self, n: int) -> None:
-        """Raise an error if there is no network that several processes could train, or no GPU for each of them.
-
-        :param n: The number of processes.
-        """
-        if not self.trains_network:
-            hint = "Divide its training with --cluster local:N" if self.can_shard else "Leave the number of processes out"
-            raise SettingError(f"{find_method_name(type(self))} trains no network", hint=hint)
-        if device := self.get_params().get("device"):
-            from longtail.nn.ranks import check_devices  # imports torch
-
-            check_devices(n, device)
-
-    def get_network_settings(self, kind: type[_NetworkSettings]) -> _NetworkSettings:
-        """Return the settings for the training of a network. Several processes always need a checkpoint.
-
-        :param kind: The class of the settings.
-        """
-        params = self.get_params()
-        if self.processes is not None and not params["checkpoint"]:
-            params["checkpoint"] = self.processes.name_checkpoint()
-        return kind(**params)
-
-    def train_network(self, fit: Callable[..., _Result], *arguments: Any, progress: Progress) -> _Result:
-        """Call a function that trains a network: here, or in several processes.
-
-        :param fit: A function of a module, with a parameter ``progress``.
-        """
-        if self.processes is None:
-            return fit(*arguments, progress=progress)
-        result: _Result = self.processes.run(fit, arguments, self.get_params()["device"], progress)
-        return result
-
     def check_vocabulary(self, labels: Labels | None) -> None:
         """Raise an error if ``fit`` needs something about the labels that is not known, such as their parents."""
 
@@ -424,17 +380,6 @@ class Model(Settings, ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "label_counts"):
             raise LongtailError(f"this {type(self).__name__} is not fitted yet", hint="Call fit() first")
-
-    def _check_allowed(self, allowed: Bools | None) -> tuple[int, Bools | None]:
-        """Return how many labels may be predicted, and which; None for all labels that have training samples."""
-        if allowed is None:
-            return self.n_seen, None
-        mask = check_mask(allowed, self.n_labels) & (self.label_counts > 0)
-        n_allowed = int(np.count_nonzero(mask))
-        if not n_allowed:
-            hint = "Allow at least one label that has training samples; no other label is ever predicted"
-            raise SettingError("none of the labels that may be predicted is allowed", hint=hint)
-        return n_allowed, None if n_allowed == self.n_seen else mask
 
     def _check_samples(self, X: Any) -> Any:
         """Check samples to predict: like those of ``fit``, and with the same number of features."""

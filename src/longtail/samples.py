@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from longtail.csr import check_features, check_labels
 from longtail.errors import DataError, SettingError
-from longtail.kernels import Bools
+from longtail.kernels import Bools, Ints
 
 
 def count_samples(X: Any) -> int:
@@ -68,6 +68,23 @@ def check_mask(allowed: NDArray[Any], n_labels: int) -> Bools:
         found = f"allowed is an array of {mask.dtype} with the shape {mask.shape}"
         raise SettingError(found, hint=f"It must have one truth value per label: shape ({n_labels},)")
     return mask
+
+
+def check_allowed(allowed: NDArray[Any] | None, label_counts: Ints, n_seen: int) -> tuple[int, Bools | None]:
+    """Return how many labels may be predicted, and which; None for all labels that have training samples.
+
+    :param allowed: Which labels are allowed [n_labels]; None: all.
+    :param label_counts: Training samples of each label [n_labels].
+    :param n_seen: Number of labels with training samples.
+    """
+    if allowed is None:
+        return n_seen, None
+    mask = check_mask(allowed, len(label_counts)) & (label_counts > 0)
+    n_allowed = int(np.count_nonzero(mask))
+    if not n_allowed:
+        hint = "Allow at least one label that has training samples; no other label is ever predicted"
+        raise SettingError("none of the labels that may be predicted is allowed", hint=hint)
+    return n_allowed, None if n_allowed == n_seen else mask
 
 
 def widen(Y: sp.csr_array, n_labels: int) -> sp.csr_array:

@@ -16,6 +16,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.sources import check_sources
 from longtail.decisions.constraints import Constraints
 from longtail.errors import SettingError
+from longtail.placement import check_can_shard, check_processes
 from longtail.progress import Display, format_duration
 from longtail.report.evaluation import render_evaluation
 from longtail.report.plan import describe_cost, explain_misfit, render_plan, render_trial
@@ -45,9 +46,9 @@ def train(arguments: Namespace) -> None:
     check_target(Path(arguments.out), overwrite=arguments.overwrite)
     check_sources(arguments.data, arguments.valid, vocabulary=arguments.vocabulary)
     if tagger is not None and arguments.cluster is not None:
-        tagger.model.check_can_shard()
+        check_can_shard(tagger.model)
     if tagger is not None and arguments.ddp is not None:
-        tagger.model.check_processes(arguments.ddp)
+        check_processes(tagger.model, arguments.ddp)
     with open_training_cluster(arguments, display) as cluster, open_processes(arguments, display) as processes:
         _train(tagger, cluster, processes, arguments, display)
 

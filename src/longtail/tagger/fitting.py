@@ -16,6 +16,7 @@ from longtail.features.word_vectors import check_word_vectors
 from longtail.labelspace.names import append_labels
 from longtail.model import Valid
 from longtail.pipeline import Pipeline, join_topk
+from longtail.placement import check_can_shard, check_processes
 from longtail.progress import Progress
 from longtail.sharding.cluster import Cluster
 from longtail.sharding.processes import Processes
@@ -58,9 +59,9 @@ def fit_parts(
     """
     pipeline.check_requirements()
     if cluster is not None:
-        pipeline.model.check_can_shard()
+        check_can_shard(pipeline.model)
     if processes is not None:
-        pipeline.model.check_processes(processes.n)
+        check_processes(pipeline.model, processes.n)
     pipeline.model.cluster, pipeline.model.processes = cluster, processes
     if settings.unseen_vectors is not None:
         check_word_vectors(settings.unseen_vectors)

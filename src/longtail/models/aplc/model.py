@@ -28,6 +28,7 @@ from longtail.models.aplc.plan import BAG_ENCODERS, WORDS
 from longtail.models.aplc.search import ClusterSearch
 from longtail.models.aplc.settings import AplcSettings, Texts
 from longtail.nn.saved_encoder import SavedEncoder, encode_bags
+from longtail.placement import get_network_settings, train_network
 from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.state import State, check_array, extract_part, refuse
@@ -117,8 +118,8 @@ class Aplc(AplcSettings, CentroidTrial, Model):
             valid = self._encode(valid[0]), valid[1]
         elif self.holdout:
             rows, Y, valid = split_holdout(rows, Y, self.holdout, self.seed, n_names=self.n_names)
-        data, settings = (rows, Y, self.label_counts, n_inputs), self.get_network_settings(AplcSettings)
-        arrays, self.history = self.train_network(fit_aplc, *data, settings, plan, valid, progress=progress)
+        data, settings = (rows, Y, self.label_counts, n_inputs), get_network_settings(self, AplcSettings)
+        arrays, self.history = train_network(self, fit_aplc, *data, settings, plan, valid, progress=progress)
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the training texts are cached
         self._set_arrays(compress_network(arrays, self.encoder))

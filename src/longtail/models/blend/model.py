@@ -14,23 +14,15 @@ from longtail.csr import check_features
 from longtail.data.holdout import split_holdout
 from longtail.data.labels import Labels
 from longtail.errors import SettingError
-from longtail.extractor import Encoded
-from longtail.features.mlp import compute_secant_slope
 from longtail.kernels import Bools, Floats, Ints
 from longtail.linear.logistic import fit_logistic
-from longtail.model import (
-    ADDS_TO_LOG_ODDS,
-    ADDS_TO_LOG_PROBABILITY,
-    ADDS_TO_MARGIN,
-    LOSS_OF_LOG_ODDS,
-    Model,
-    PartWeights,
-    Valid,
-)
+from longtail.model import Model, PartWeights, Valid
+from longtail.models.blend.explanation import add_up, explain_members
 from longtail.models.blend.mentions import Mentions
 from longtail.models.blend.settings import FEW_LABELS_MEMBERS, MANY_LABELS, MANY_LABELS_MEMBERS, BlendSettings
-from longtail.models.blend.stacking import MIN_PROBABILITY, collect_candidates, to_log_odds
+from longtail.models.blend.stacking import collect_candidates, to_log_odds
 from longtail.pipeline import Pipeline
+from longtail.placement import check_can_shard, check_processes
 from longtail.progress import Progress
 from longtail.samples import count_samples
 from longtail.spec import MethodSpec, join_specs, split_specs
@@ -128,10 +120,10 @@ class Blend(BlendSettings, Model):
         for pipeline in pipelines:  # before the first of them is fitted
             pipeline.check_requirements()
         if self.cluster is not None and not any(pipeline.model.can_shard for pipeline in pipelines):
-            pipelines[0].model.check_can_shard()
+            check_can_shard(pipelines[0].model)
         if self.processes is not None:
             for pipeline in [each for each in pipelines if each.model.trains_network] or pipelines[:1]:
-                pipeline.model.check_processes(self.processes.n)
+                check_processes(pipeline.model, self.processes.n)
         if valid is None:
             inputs, known, held_out = split_holdout(X, Y, self.holdout, self.seed)
         else:
@@ -277,30 +269,11 @@ class Blend(BlendSettings, Model):
         log-odds, margin nor log-probability (attention, for example), or if it does not propose the label but another does.
         """
         inputs = [sample] if isinstance(sample, str) else sample
-        encoded = [pipeline.encode(inputs) for pipeline in self.pipelines]
-        proposes = self._find_proposers(encoded, label)
-        starts, ends, weights = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
-        for member, pipeline in enumerate(self.pipelines):
-            own = np.flatnonzero(self.label_ids[member] == label)  # the member's id of the label, if it knows it
-            if len(own) and pipeline.model.label_counts[own[0]] and (proposes[member] or not proposes.any()):
-                start, end, contributions = pipeline.explain(encoded[member], int(own[0]))
-                starts.append(start)
-                ends.append(end)
-                slope = _log_odds_slope(pipeline, encoded[member], int(own[0]), contributions.sum())
-                weights.append(float(self.weights[3 * member]) * contributions * slope)
+        parts = explain_members(self.pipelines, self.label_ids, self.weights, inputs, label, self.n_candidates)
         if self.mentions is not None and (places := self.mentions.find(sample).get(label)):
-            starts.append(np.array([start for start, _ in places]))
-            ends.append(np.array([end for _, end in places]))
-            weights.append(np.full(len(places), self._name_contribution(sample, label) / len(places)))
-        spans = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1)
-        once, which = np.unique(spans, axis=0, return_inverse=True)
-        return once[:, 0], once[:, 1], np.bincount(which.ravel(), np.concatenate(weights), minlength=len(once))
-
-    def _find_proposers(self, encoded: Sequence[Encoded], label: int) -> Any:
-        """Return which members propose a label for one sample [n_members]."""
-        found = [p.model.topk(sample.X, self.n_candidates) for p, sample in zip(self.pipelines, encoded, strict=True)]
-        own = [ids[best.ids[best.ids != NO_LABEL]] for ids, best in zip(self.label_ids, found, strict=True)]
-        return np.array([label in labels for labels in own])
+            starts, ends = np.array([start for start, _ in places]), np.array([end for _, end in places])
+            parts.append((starts, ends, np.full(len(places), self._name_contribution(sample, label) / len(places))))
+        return add_up(parts)
 
     def _name_contribution(self, text: str, label: int) -> float:
         """Return the contribution of the label's name in a text to the log-odds of the label."""
@@ -336,16 +309,3 @@ class Blend(BlendSettings, Model):
         self.weights = check_array(state, "weights", "f4", (n_weights,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
         if not self.pipelines:
             raise refuse(state, "about", "names no members", "There must be at least one")
-
-
-def _log_odds_slope(pipeline: Pipeline, sample: Encoded, label: int, change: float) -> float:
-    """Return by how much the log-odds or margin of a member (``to_log_odds``) rises per unit of its explanation's weights.
-
-    change: the sum of the weights: for log-probabilities, the difference from a sample without features.
-    """
-    if pipeline.model.weights_meaning in (ADDS_TO_MARGIN, ADDS_TO_LOG_ODDS, LOSS_OF_LOG_ODDS):
-        return 1.0
-    if pipeline.model.weights_meaning != ADDS_TO_LOG_PROBABILITY:
-        return 0.0
-    end = np.log(max(pipeline.score(sample, label), MIN_PROBABILITY))
-    return float(compute_secant_slope(lambda logarithm: to_log_odds(np.exp(logarithm), "probability"), end - change, end))

@@ -26,6 +26,7 @@ from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.glas.effects import refuse_settings_without_effect
 from longtail.models.glas.settings import GlasSettings
+from longtail.placement import get_network_settings, train_network
 from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
@@ -95,8 +96,8 @@ class Glas(GlasSettings, CentroidTrial, Model):
         words = self._load_word_vectors(X.shape[1])
         if valid is None and self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
-        arguments = X, Y, self.get_network_settings(GlasSettings), plan, valid, words, self.n_names
-        weights, self.history = self.train_network(fit_glas, *arguments, progress=progress)
+        arguments = X, Y, get_network_settings(self, GlasSettings), plan, valid, words, self.n_names
+        weights, self.history = train_network(self, fit_glas, *arguments, progress=progress)
         self._set_weights(weights, self.label_counts, X)
 
     def _set_weights(self, weights: GlasWeights, label_counts: Ints, X: sp.csr_array) -> None:

@@ -33,6 +33,7 @@ from longtail.models.lightattention.levels import build_levels
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.structure import check_networks
 from longtail.models.lightattention.words import Vocabulary
+from longtail.placement import get_network_settings, train_network
 from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.topk_kernels import average_trees
@@ -135,9 +136,9 @@ class LightAttention(LightAttentionSettings, CentroidTrial, Model):
         self.trees = self._grow_trees(tfidf, Y, plan, progress)
         data = self._prepare(X, tfidf, Y, valid)
         self._states, self.history, self._loaded, self.sparse, self.features = [], [], None, None, None
-        settings = self.get_network_settings(LightAttentionSettings)
+        settings = get_network_settings(self, LightAttentionSettings)
         for number, tree in enumerate(self.trees):
-            state, history = self.train_network(fit_tree, data, tree, settings, plan, number, progress=progress)
+            state, history = train_network(self, fit_tree, data, tree, settings, plan, number, progress=progress)
             self._states.append(state)
             self.history += history
         if plan.sparse_part:

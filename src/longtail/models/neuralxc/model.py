@@ -27,6 +27,7 @@ from longtail.linear.update import UpdateSamples
 from longtail.model import Model, Valid
 from longtail.models.neuralxc.settings import NeuralXCPlan, NeuralXCSettings
 from longtail.nn.published_autoencoders import BATCH, EPOCHS, PUBLISHED, WEIGHT_DECAY
+from longtail.placement import get_network_settings, train_network
 from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.search.exact import ExactIndex
@@ -100,8 +101,8 @@ class NeuralXC(NeuralXCSettings, CentroidTrial, Model):
             valid = (valid[0], sp.csr_array(valid[1][:, self.seen]))
         elif self.holdout:
             X, Y, valid = split_holdout(X, Y, self.holdout, self.seed, n_names=self.n_names)
-        arguments = X, Y, self.get_network_settings(NeuralXCSettings), plan, valid, self.n_names
-        weights, self.history = self.train_network(fit_neuralxc, *arguments, progress=progress)
+        arguments = X, Y, get_network_settings(self, NeuralXCSettings), plan, valid, self.n_names
+        weights, self.history = train_network(self, fit_neuralxc, *arguments, progress=progress)
         self._set_weights(weights, X)
         if plan.output_activation == "none":
             self.autoencoder = self.autoencoder.refit_decoder(X)

@@ -33,6 +33,7 @@ from longtail.models.secseq.prediction import Predictor, SequencePredictor, SetP
 from longtail.models.secseq.settings import WORDS, SecSeqSettings, Texts
 from longtail.models.secseq.structure import check_network, check_symbols, upgrade_features
 from longtail.models.secseq.trie import NO_CODE
+from longtail.placement import get_network_settings, train_network
 from longtail.printable import describe_update
 from longtail.progress import Progress
 from longtail.state import State, check_count, count_parts, extract_part, refuse
@@ -146,7 +147,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             valid = self._encode(valid[0]), valid[1]
         elif self.holdout:
             texts, Y, valid = split_holdout(texts, Y, self.holdout, self.seed, n_names=self.n_names)
-        whole = self.get_network_settings(SecSeqSettings)
+        whole = get_network_settings(self, SecSeqSettings)
         settings = [self._tree_settings(m, whole) for m in range(plan.n_trees)]
         shared = plan, valid, self._load_word_vectors()
         trees = [(texts, Y, codes, n_inputs, s, *shared) for codes, s in zip(self.forest, settings, strict=True)]
@@ -157,7 +158,7 @@ class SecSeq(SecSeqSettings, CentroidTrial, Model):
             with ProcessPoolExecutor(min(self.jobs, plan.n_trees), mp_context=get_context("spawn")) as pool:
                 done = list(pool.map(fit_tree, *zip(*trees, strict=True)))
         else:
-            done = [self.train_network(fit_tree, *tree, progress=progress) for tree in trees]
+            done = [train_network(self, fit_tree, *tree, progress=progress) for tree in trees]
         self.histories = [history for _, history in done]
         if self.tokens is not None:
             self.tokens.set_params(cache=None)  # only the tokens of the training texts are kept
