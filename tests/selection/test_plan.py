@@ -11,11 +11,12 @@ from conftest import PACKAGES, VECTORS
 from longtail.errors import SettingError
 from longtail.registry import METHODS
 from longtail.selection import plan as module
-from longtail.selection.costs import BLEND_ATTENTION, DENSE_PLT, TUNED_APLC
+from longtail.selection.costs import BLEND_ATTENTION
 from longtail.selection.machine import Machine
 from longtail.selection.plan import CANDIDATES, TEXT_ONLY, Budget, Plan, make_plan, train_command
 from longtail.selection.profile import Profile
 from longtail.selection.rules import RULES, recorded_precision
+from longtail.selection.work import DENSE_PLT, TUNED_APLC
 from longtail.spec import MethodSpec
 
 pytestmark = pytest.mark.usefixtures("everything_is_installed")

@@ -15,8 +15,6 @@ from longtail.progress import format_duration
 from longtail.selection.costs import (
     BLEND,
     BLEND_ATTENTION,
-    DENSE_PLT,
-    TUNED_APLC,
     Cost,
     estimate,
     estimate_minutes,
@@ -26,6 +24,7 @@ from longtail.selection.costs import (
 from longtail.selection.machine import Machine, free_memory, measure_machine
 from longtail.selection.profile import Profile
 from longtail.selection.rules import RULES, Rule
+from longtail.selection.work import DENSE_PLT, TUNED_APLC
 from longtail.spec import MethodSpec
 
 DEFAULT_MINUTES = 10.0
