@@ -116,31 +116,35 @@ def average(values: Doubles) -> float:
 
 
 def choose_C(
+    C: float | None,
     fit_quick: Callable[..., Any],
     X: sp.csr_array,
     Y: sp.csr_array,
-    *,
     loss: str,
     seed: int,
     threads: int | None,
-    n_names: int = 0,
-) -> tuple[float, str]:
-    """Choose C on held-out training data. Returns it and a sentence that says why.
+    n_names: int,
+) -> tuple[float, tuple[str, ...]]:
+    """Choose C on held-out training data, unless it is given.
 
+    :param C: What is given, or None.
     :param fit_quick: Fits a model to X and Y with a given C (``Model.fit_quick``).
     :param n_names: The last rows that are names of labels, not samples.
+    :returns: C, and a sentence that says why it was chosen; none if it is given.
     """
+    if C is not None:
+        return C, ()
     trial = Trial.draw(X, Y, seed, threads, n_names=n_names)
     if trial is None:
         C = DEFAULT_C[loss]
-        return C, f"C={C:g}, the default: fewer than {MIN_SAMPLES} labelled samples are too few for a trial"
+        return C, (f"C={C:g}, the default: fewer than {MIN_SAMPLES} labelled samples are too few for a trial",)
 
     def score(C: float) -> float:
         return trial.score(lambda rows, Y_rows, held_out: fit_quick(X[rows], Y_rows, C=C).topk(X[held_out], TRIAL_K))
 
     best, tried = climb(score, C_VALUES[loss], DEFAULT_C[loss])
     scores = ", ".join(f"{value:g}: {found:.2f}" for value, found in tried.items())
-    return best, f"C={best:g}: the best score on {trial.n_scored:,} held-out samples ({scores})"
+    return best, (f"C={best:g}: the best score on {trial.n_scored:,} held-out samples ({scores})",)
 
 
 def resume_C(C: float | None, loss: str) -> tuple[float, str]:

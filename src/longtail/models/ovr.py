@@ -70,12 +70,7 @@ class OneVsRest(OneVsRestSettings, Model):
         return {"C": self.C or DEFAULT_C[self.loss]}
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        C, self.decisions = self.C, ()
-        if C is None:
-            C, why = choose_C(
-                self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
-            )
-            self.decisions = (why,)
+        C, self.decisions = choose_C(self.C, self.fit_quick, X, Y, self.loss, self.seed, self.threads, self.n_names)
         self.chosen_C = C
         # A block takes as many passes as its slowest label, and that depends on frequency: sort labels by frequency.
         by_frequency = np.argsort(-self.label_counts, kind="stable")

@@ -111,12 +111,7 @@ class HierarchicalXC(HierarchicalXCSettings, Model):
             require("The autoencoder of hierarchicalxc", "torch")
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
-        C, self.decisions = self.C, ()
-        if C is None:
-            C, why = choose_C(
-                self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
-            )
-            self.decisions = (why,)
+        C, self.decisions = choose_C(self.C, self.fit_quick, X, Y, self.loss, self.seed, self.threads, self.n_names)
         self.chosen_C = C
         tree = self._build_tree(X, Y, progress)
         self.coder = self._fit_encoder(X, progress)

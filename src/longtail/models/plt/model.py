@@ -139,12 +139,7 @@ class LabelTrees(LabelTreesSettings, Model):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, valid: Valid | None, progress: Progress) -> None:
         labels = np.flatnonzero(self.label_counts).astype(np.int32)
         plan = self.plan(len(labels))
-        C, self.decisions = self.C, ()
-        if C is None:
-            C, why = choose_C(
-                self.fit_quick, X, Y, loss=self.loss, seed=self.seed, threads=self.threads, n_names=self.n_names
-            )
-            self.decisions = (why,)
+        C, self.decisions = choose_C(self.C, self.fit_quick, X, Y, self.loss, self.seed, self.threads, self.n_names)
         self.chosen_C = C
         self._log_propensity = np.log(compute_inverse_propensity(self.label_counts, self.n_samples)).astype(np.float32)
         vectors = self._embed_labels(X, Y)
