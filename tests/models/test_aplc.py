@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from without_torch import check_prediction_without_torch
 
 import longtail
 from longtail import Dataset, Tagger
@@ -283,11 +282,4 @@ def test_only_training_texts_are_cached(train: Dataset, tmp_path: Path) -> None:
 
 def test_a_bag_predicts_without_torch(train: Dataset, tmp_path: Path) -> None:
     tagger = Tagger("aplc", **QUICK, epochs=1).fit(train)
-    tagger.save(tmp_path / "model")
-    expected = tagger.predict(["ripe apple"], 2)[0]
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'sentencepiece'])); import longtail; "
-        f"print([tag.label for tag in longtail.load({str(tmp_path / 'model')!r}).predict(['ripe apple'], 2)[0]])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str([tag.label for tag in expected])
+    check_prediction_without_torch(tagger, "ripe apple", tmp_path / "model")
