@@ -2,8 +2,9 @@
 
 Trained on ``train``, of which the model holds 5 % out for early stopping; measured on ``test``, where no setting is chosen.
 The base is the preset ``paper`` at a quarter of the paper's size (256 dimensions, batches of 1024) for a CPU, and with up to
-30 epochs, since these corpora have fewer samples. The paper gives no learning rates: they were chosen on held-out training
-samples.
+30 epochs, since these corpora have fewer samples. The paper gives no learning rates. With so few steps, those of the preset
+are too small: the rate of the labels is ten times as high here, and training stops after 10 epochs without progress. Both
+were chosen on 2,000 held-out training samples of each corpus, with λ = 0 and 10.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from draw import BLUE, RED, choose_ticks, draw_line, draw_text, make_svg
 CORPORA = ("delicious", "debian-debtags")
 CURVE_CORPUS = "debian-debtags"
 EPOCHS = (1, 2, 3, 5, 8, 12, 20, 30)  # after which the curves are measured
-BASE = {"dim": 256, "batch": 1024, "epochs": 30, "threads": 1}
+BASE = {"dim": 256, "batch": 1024, "epochs": 30, "label_rate": 0.03, "patience": 10, "threads": 1}
 ADAGRAD = {"optimizer": "adagrad", "rate": 0.01}
 PAPER_BASE = 94.21  # P@1 on AmazonCat-13K
 FEW_SAMPLES = 1000  # training samples of the runs with few samples
