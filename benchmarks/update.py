@@ -33,7 +33,7 @@ CASES = ("random", "new labels")
 NEW_SHARE, REPLAY = 0.05, 0.2
 HELD_OUT, MAX_HELD_OUT = 0.2, 2000  # share of the training samples, and samples
 MAX_FREQUENCY = 0.01  # share of the samples that a new label has at most
-_TOP, _ROW, _LEFT, _WIDTH, _GAP = 44, 18, 170, 250, 70  # of the picture, in pixels
+_TOP, _ROW, _LEFT, _WIDTH, _GAP = 44, 18, 200, 250, 70  # of the picture, in pixels
 _LEGEND = {"before": GREY, "updated with replay (right: its cost)": BLUE, "from scratch (cost 1)": RED}
 TITLE = "Updated with 5 % new samples, on test data"
 

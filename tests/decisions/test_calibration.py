@@ -56,7 +56,22 @@ def test_ranks_count_where_scores_of_different_texts_cannot_be_compared() -> Non
     topk, Y, counts = simulate_ranks(1)
     p = calibration.apply(topk, counts).scores
     np.testing.assert_allclose(p.mean(axis=0)[:5], RIGHT[:5], atol=0.1)
-    assert calibration.uses_ranks and compute_ece(p[:, :5].ravel(), find_hits(topk, Y)[:, :5].ravel()) < 5
+    assert calibration.uses_others and compute_ece(p[:, :5].ravel(), find_hits(topk, Y)[:, :5].ravel()) < 5
+
+
+@pytest.mark.parametrize("n_labels", [20, 19])
+def test_the_other_labels_of_a_text_count_if_there_are_twenty(n_labels: int) -> None:
+    """First labels have the same score. They are right in 0.9 of the texts with many likely labels, 0.5 of the others."""
+    rng, has_many = np.random.default_rng(0), np.arange(2000) % 2 == 0
+    likely, right = has_many[:, None] & np.ones(n_labels, bool), np.where(has_many, 0.9, 0.5)
+    scores = np.where(likely, 0.5, -3.0) - np.arange(n_labels) / 100
+    scores[:, 0] = 1
+    hits = rng.random(scores.shape) < np.where(np.arange(n_labels) == 0, right[:, None], np.where(likely, 0.6, 0.05))
+    topk = TopK(np.tile(np.arange(n_labels), (2000, 1)), scores)
+    calibration = fit_calibration(topk, sp.csr_array(hits.astype(np.float32)), counts := np.ones(n_labels))
+    first = calibration.apply(topk, counts).scores[:, 0]
+    expected = right if n_labels == 20 else np.full(2000, 0.7)
+    np.testing.assert_allclose(first, expected, atol=0.06)
 
 
 def test_ranks_are_those_among_all_labels_even_if_some_are_left_out() -> None:
@@ -69,15 +84,15 @@ def test_ranks_are_those_among_all_labels_even_if_some_are_left_out() -> None:
 
 
 def test_few_labels_have_probabilities_that_follow_the_scores_alone() -> None:
-    assert not fit_calibration(*simulate_ranks(0, n_labels=19)).uses_ranks
+    assert not fit_calibration(*simulate_ranks(0, n_labels=19)).uses_others
 
 
-def test_a_calibration_of_an_earlier_version_uses_no_ranks() -> None:
+def test_a_calibration_of_an_earlier_version_does_not_use_other_labels() -> None:
     calibration = fit_calibration(*simulate())
     topk, _, counts = simulate(seed=1)
-    state = calibration.state() | {"weights": calibration.weights[[0, 1, 3]]}
+    state = calibration.state() | {"weights": calibration.weights[[0, 1, -1]]}
     former = Calibration.from_state(state)
-    assert not former.uses_ranks
+    assert not former.uses_others
     one = TopK(topk.ids[:, 3:4], topk.scores[:, 3:4])
     assert np.array_equal(former.apply(one, counts).scores, former.apply(one, counts, topk).scores)
     with pytest.raises(BundleError, match="has 2 values"):

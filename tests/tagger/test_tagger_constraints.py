@@ -74,15 +74,18 @@ def test_a_request_limits_the_labels(tagger: Tagger) -> None:
     assert names(tagger.predict(TEXTS, 5, constraints=several)) == [["metal"], ["metal"]]
 
 
-def test_a_constraint_does_not_change_the_probability_of_a_label() -> None:
-    """It depends on the rank among all labels. Here, the second one is the only one that is allowed."""
+@pytest.mark.parametrize("method", ["plt", "ovr"])
+def test_neither_a_constraint_nor_k_changes_the_probability_of_a_label(method: str) -> None:
+    """It depends on the scores of all labels. Here, the second one is the only one that is allowed."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 30, (600, 2))
     words = np.where(rng.random(labels.shape) < 0.7, labels, rng.integers(0, 30, labels.shape))
     texts = [" ".join(f"word{word}" for word in row) for row in words]
-    own = Tagger("plt", threads=1, ngrams=1, C=1.0).fit(texts, [[f"label{label}" for label in row] for row in labels])
-    assert own.calibration is not None and own.calibration.uses_ranks
-    found = [own.predict([text], 3)[0] for text in texts[:20]]
+    own = Tagger(method, threads=1, ngrams=1, C=1.0).fit(texts, [[f"label{label}" for label in row] for row in labels])
+    assert own.calibration is not None and own.calibration.uses_others
+    found = own.predict(texts[:20], 20)
+    for k in (1, 3):
+        assert own.predict(texts[:20], k) == [tags[:k] for tags in found]
     below = [(text, second) for text, (first, second, *_) in zip(texts, found, strict=False) if second.score < first.score]
     assert len(below) >= 10  # at the others, the second probability is bounded by the first
     for text, second in below:

@@ -5,15 +5,17 @@ labels have too few samples for a curve each:
 
 1. g, an isotonic regression of "the label is right" on the score, which is shrunk to a logistic curve where there are few
    samples;
-2. log-odds(p) = log-odds(g(score)) + w · (log-odds(g(score)), log(samples of the label), log(rank)) + b, a logistic
-   regression whose weights are shrunk to 0, which is the curve g alone;
+2. log-odds(p) = l + w · (l, log(samples of the label), log(rank), l · log(rank), log(right labels)) + b with
+   l = log-odds(g(score)), a logistic regression whose weights are shrunk to 0, which is the curve g alone;
 3. the smallest value so far along each row, so that the order of the labels stays as it is;
 4. another isotonic regression, which corrects what step 3 changed on average, shrunk to leaving it as it is.
 
-The rank of a label says what its score does not: how it compares with the scores of other labels for the same text. It is
-that among all labels, whichever of them are allowed, so that the probability of a label does not depend on the others that
-are. Only step 3 depends on the labels before it. With fewer labels than ``SEARCH_DEPTH``, all of them are ranked for every
-text; then probabilities follow the scores alone, as ``predict_proba`` of scikit-learn is expected to.
+The rank of a label says what its score does not: how it compares with the scores of other labels for the same text. So does
+the number of right labels among the ``SEARCH_DEPTH`` best ones, Σ g(score): the second label of a text with many labels is
+right more often than that of a text with one, at the same score. Both are of all labels, whichever of them are allowed, so
+that the probability of a label does not depend on the others that are. Only step 3 depends on the labels before it. With
+fewer labels than ``SEARCH_DEPTH``, all of them are ranked for every text; then probabilities follow the scores alone, as
+``predict_proba`` of scikit-learn is expected to.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ MIN_SAMPLES = MIN_HELD_OUT
 _RIDGE = 10.0  # of the weights that correct the shared curve
 _SLOPE_RIDGE = 0.1  # of the logistic curve over scores: only so that it exists
 _N_PRIOR = 100  # labels of samples that the prior of a curve counts as; a sample has 20 or more
-_N_WEIGHTS, _RANK_WEIGHT = 4, 2  # weights of step 2, and which one is that of log(rank)
+_N_WEIGHTS, _OF_OTHERS = 6, slice(2, 5)  # weights of step 2, and which are those of ranks and of right labels
 _MIN_PROBABILITY = 1e-6  # and one minus it is the largest
 
 
@@ -96,28 +98,25 @@ class Calibration:
     """Turns scores into probabilities. ``fit_calibration`` makes one."""
 
     by_score: Curve  # step 1
-    weights: Doubles  # [4] step 2: of the log-odds, of log(samples), of log(rank), and the bias
+    weights: Doubles  # [6] those of step 2, then the bias
     final: Curve  # step 4, over the log-odds of step 3
     n_samples: int  # held-out samples that it was fitted to
 
     @property
-    def uses_ranks(self) -> bool:
-        """Whether probabilities depend on the rank of a label; they do not in models of earlier versions."""
-        return bool(self.weights[_RANK_WEIGHT])
+    def uses_others(self) -> bool:
+        """Whether probabilities depend on the scores of other labels; they do not in models of earlier versions."""
+        return bool(self.weights[_OF_OTHERS].any())
 
     def apply(self, topk: TopK, label_counts: NDArray[Any], every: TopK | None = None) -> TopK:
         """Replace scores by probabilities. The labels and their order stay the same, and scores never increase along a row.
 
-        The first labels of a row get the same probabilities no matter how many labels follow.
-
         :param topk: Predictions with the scores of the model.
         :param label_counts: [n_labels] Training samples of each label.
-        :param every: The ``SEARCH_DEPTH`` best of all labels, which decide on ranks, if ``topk`` has only allowed ones.
+        :param every: The ``SEARCH_DEPTH`` best of all labels, if ``topk`` has fewer or only allowed ones.
         """
         found = topk.ids != NO_LABEL
-        scores = np.where(found, topk.scores, self.by_score.x[0]).astype(np.float64)
-        ranks = _rank_scores(topk.scores, (every or topk).scores)
-        log_odds = _correct(self.by_score, self.weights, scores, label_counts[topk.ids], ranks)
+        others = _compare(self.by_score, topk, every or topk)
+        log_odds = _correct(_collect_evidence(self.by_score, topk, label_counts, others), self.weights)
         return TopK(topk.ids, np.where(found, self.final(log_odds), -np.inf))
 
     def state(self) -> State:
@@ -131,10 +130,10 @@ class Calibration:
         """Restore what ``state`` returned."""
         by_score, final = (Curve.from_state(extract_part(state, f"{name}.")) for name in ("by_score", "final"))
         weights = check_array(state, "weights", "f8", (None,), minimum=-MAX_WEIGHT, maximum=MAX_WEIGHT)
-        if len(weights) == _N_WEIGHTS - 1:  # an earlier version did not use ranks
-            weights = np.insert(weights, _RANK_WEIGHT, 0)
-        if len(weights) != _N_WEIGHTS:
+        if not 3 <= len(weights) <= _N_WEIGHTS:
             raise refuse(state, "weights", f"has {len(weights)} values", f"There must be {_N_WEIGHTS}")
+        missing = _N_WEIGHTS - len(weights)  # earlier versions did not use right labels, or ranks
+        weights = np.insert(weights, [len(weights) - 1] * missing, 0)
         return cls(by_score, weights, final, check_count(state, "n_samples", 0, MAX_COUNT))
 
 
@@ -153,13 +152,12 @@ def fit_calibration(topk: TopK, Y: sp.csr_array, label_counts: NDArray[Any]) -> 
     """
     found, hits = topk.ids != NO_LABEL, find_hits(topk, Y).astype(np.float64)
     by_score = _fit_by_score(topk.scores[found].astype(np.float64), hits[found])
-    scores = np.where(found, topk.scores, by_score.x[0]).astype(np.float64)
-    counts, ranks = label_counts[topk.ids], np.ones(topk.ids.shape, np.int32)
-    if topk.k >= SEARCH_DEPTH:
-        ranks = _rank_scores(topk.scores, topk.scores)
-    evidence = _collect_evidence(by_score, scores, counts, ranks)
+    others = _compare(by_score, topk, topk)
+    if topk.k < SEARCH_DEPTH:
+        others = np.zeros_like(others)
+    evidence = _collect_evidence(by_score, topk, label_counts, others)
     weights = fit_logistic(evidence[found], hits[found], ridge=_RIDGE, offset=evidence[found][:, 0]).astype(np.float64)
-    log_odds = _correct(by_score, weights, scores, counts, ranks)[found]
+    log_odds = _correct(evidence, weights)[found]
     return Calibration(by_score, weights, Curve.fit(log_odds, hits[found], 1 / (1 + np.exp(-log_odds))), topk.n_samples)
 
 
@@ -173,25 +171,37 @@ def _fit_by_score(scores: Doubles, hits: Doubles) -> Curve:
     return Curve.fit(scores, hits, 1 / (1 + np.exp(-np.clip(slope * z + bias, -30, 30))) if slope > 0 else None)
 
 
-def _rank_scores(scores: NDArray[Any], every: NDArray[Any]) -> Ints:
-    """The rank of each score [n, k] among the ``SEARCH_DEPTH`` best ones of the same sample, best first.
+def _rank_scores(scores: NDArray[Any], best: NDArray[Any]) -> Ints:
+    """The rank of each score [n, k] among the best ones of the same sample.
 
     >>> _rank_scores(np.array([[0.5, 0.5, 0.1]]), np.array([[0.9, 0.5, 0.5, 0.2]])).tolist()
     [[2, 2, 5]]
     """
-    better = every[:, None, :SEARCH_DEPTH] > scores[:, :, None]
+    better = best[:, None] > scores[:, :, None]
     ranks: Ints = 1 + better.sum(axis=2, dtype=np.int32)
     return ranks
 
 
-def _correct(by_score: Curve, weights: Doubles, scores: Doubles, counts: NDArray[Any], ranks: Ints) -> Doubles:
-    """Steps 1 to 3: log-odds that never increase along a row [n, k]."""
-    evidence = _collect_evidence(by_score, scores, counts, ranks)
+def _compare(by_score: Curve, topk: TopK, every: TopK) -> Doubles:
+    """What the scores of all labels say about each label: log(rank) and log(right labels) [n, k, 2].
+
+    :param every: At least the ``SEARCH_DEPTH`` best of all labels.
+    """
+    best = every.scores[:, :SEARCH_DEPTH]
+    n_right = np.where(np.isfinite(best), by_score(best), 0).sum(axis=1, keepdims=True)
+    ranks = _rank_scores(topk.scores, best)
+    return np.stack([np.log(ranks), np.broadcast_to(np.log(n_right + _MIN_PROBABILITY), ranks.shape)], axis=-1)
+
+
+def _collect_evidence(by_score: Curve, topk: TopK, label_counts: NDArray[Any], others: Doubles) -> Doubles:
+    """What step 2 knows about each label, the log-odds of the shared curve first [n, k, 5]."""
+    p = by_score(np.where(topk.ids != NO_LABEL, topk.scores, by_score.x[0]).astype(np.float64))
+    log_odds, (ranks, n_right) = np.log(p / (1 - p)), np.moveaxis(others, -1, 0)
+    counts = np.log(np.maximum(label_counts[topk.ids], 1))
+    return np.stack([log_odds, counts, ranks, log_odds * ranks, n_right], axis=-1)
+
+
+def _correct(evidence: Doubles, weights: Doubles) -> Doubles:
+    """Steps 2 and 3: log-odds that never increase along a row [n, k]."""
     out: Doubles = np.minimum.accumulate(evidence[..., 0] + evidence @ weights[:-1] + weights[-1], axis=1)
     return out
-
-
-def _collect_evidence(by_score: Curve, scores: Doubles, counts: NDArray[Any], ranks: Ints) -> Doubles:
-    """The log-odds of the shared curve, and the logarithms of the samples and of the rank of the label [n, k, 3]."""
-    p = by_score(scores)
-    return np.stack([np.log(p / (1 - p)), np.log(np.maximum(counts, 1)), np.log(ranks)], axis=-1)

@@ -71,8 +71,9 @@ class LabelSearch:
 
     def _search(self, batch: Encoded, k: int, allowed: Bools | None, raw: bool) -> TopK:
         def search(k: int, allowed: Bools | None) -> TopK:
-            best = self.model.topk(batch.X, k, allowed=allowed)
-            return best if raw or not self.calibration else self._calibrate(batch, best, allowed)
+            if raw or self.calibration is None:
+                return self.model.topk(batch.X, k, allowed=allowed)
+            return self._calibrate(self.calibration, batch, k, allowed)
 
         n_outputs = self.model.n_labels
         if raw or self.names is None:
@@ -82,9 +83,11 @@ class LabelSearch:
             return best
         return mix(self.register.topk(search, k, n_outputs, allowed), best, k)
 
-    def _calibrate(self, batch: Encoded, best: TopK, allowed: Bools | None) -> TopK:
-        """Make probabilities of scores. If some labels are not allowed, another search finds the ranks among all labels."""
-        assert self.calibration is not None
-        is_part = self.calibration.uses_ranks and allowed is not None
+    def _calibrate(self, calibration: Calibration, batch: Encoded, k: int, allowed: Bools | None) -> TopK:
+        """Search labels with probabilities, which depend on the ``SEARCH_DEPTH`` best labels, whichever are allowed."""
+        is_part = calibration.uses_others and allowed is not None
+        depth = max(k, SEARCH_DEPTH) if calibration.uses_others and not is_part else k
+        best = self.model.topk(batch.X, depth, allowed=allowed)
         every = self.model.topk(batch.X, SEARCH_DEPTH) if is_part else None
-        return self.calibration.apply(best, self.model.label_counts, every)
+        out = calibration.apply(best, self.model.label_counts, every)
+        return out if out.k <= k else TopK(out.ids[:, :k], out.scores[:, :k])
