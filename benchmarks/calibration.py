@@ -2,11 +2,13 @@
 
 ECE@5 in percent. A raw score that is a margin is read as log-odds. ``--part held-out`` evaluates on a random fifth of the
 training data instead of the test data: for choices. Each finished run is a line of the file of results (``--results``), and
-is not repeated. ``--draw`` draws docs/calibration.svg from it.
+is not repeated. ``--draw`` draws docs/calibration.svg from it. ``--unlabelled 0.8`` drops the most frequent labels until
+80 % of the texts have none.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -44,8 +46,8 @@ def list_runs(samples: int | None = None) -> list[tuple[str, str, int | None]]:
     return linear + [(method, corpus, SMALL_SIZES.get(corpus)) for method in others for corpus in SMALL]
 
 
-def read_parts(corpus: str, size: int | None, part: str) -> tuple[Any, Any]:
-    """Read training and evaluation data."""
+def read_parts(corpus: str, size: int | None, part: str, unlabelled: float) -> tuple[Any, Any]:
+    """Read training and evaluation data, without the most frequent labels if a share of texts is to have none."""
     import longtail
 
     if corpus.startswith("builtin:"):
@@ -57,7 +59,24 @@ def read_parts(corpus: str, size: int | None, part: str) -> tuple[Any, Any]:
         cut = train.n_samples // 5
         train, test = train.take(np.sort(order[cut:])), train.take(np.sort(order[:cut]))
     train = draw_part(train, size) if size else train
+    if unlabelled:
+        train = drop_frequent_labels(train, unlabelled)
     return train, test.take(draw_rows(test.n_samples, MAX_TEST)).align(train.labels)
+
+
+def drop_frequent_labels(data: Any, share: float) -> Any:
+    """Drop the most frequent labels until at least this share of the samples has none."""
+    from longtail import Dataset
+
+    order = np.argsort(-np.bincount(data.Y.indices, minlength=data.n_labels), kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    rarest = np.zeros(data.n_samples, np.int64)  # the first number of dropped labels with which a sample has none
+    np.maximum.at(rarest, np.repeat(np.arange(data.n_samples), np.diff(data.Y.indptr)), 1 + rank[data.Y.indices])
+    n_dropped = int(np.quantile(rarest, share, method="higher"))
+    names = data.labels.names
+    rows = [data.Y.indices[start:end] for start, end in itertools.pairwise(data.Y.indptr)]
+    return Dataset.from_texts(data.texts, [[names[label] for label in row if rank[label] >= n_dropped] for row in rows])
 
 
 def measure(method: str, train: Any, test: Any) -> Row:
@@ -167,10 +186,12 @@ def main() -> None:
     parser.add_argument("--method", action="append", help="only methods that start with this; may be repeated")
     parser.add_argument("--corpus", action="append", help="only this corpus; may be repeated")
     parser.add_argument("--samples", type=int, help="train every method on this many random samples of every corpus")
+    parser.add_argument("--unlabelled", type=float, default=0.0, metavar="SHARE", help="of the training texts, at least")
     parser.add_argument("--draw", action="store_true", help="draw docs/calibration.svg")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
+    rows = [row for row in rows if row.get("unlabelled", 0.0) == given.unlabelled]
     done = {(row["part"], row["method"], row["corpus"], row["samples"]) for row in rows}
     for method, corpus, size in list_runs(given.samples):
         wanted = not given.method or method.startswith(tuple(given.method))
@@ -178,7 +199,8 @@ def main() -> None:
         if wanted and not given.draw:
             print_progress(f"calibration: {method} on {corpus}")
             row = {"part": given.part, "method": method, "corpus": corpus, "samples": size}
-            row |= measure(method, *read_parts(corpus, size, given.part))
+            row |= {"unlabelled": given.unlabelled}
+            row |= measure(method, *read_parts(corpus, size, given.part, given.unlabelled))
             print_progress(f"  raw {row['raw']:.2f}, calibrated {row['calibrated']:.2f}, ratio {row['ratio']:.2f}")
             rows.append(row)
             with given.results.open("a", encoding="utf-8") as stream:

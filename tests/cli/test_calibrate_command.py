@@ -54,7 +54,7 @@ def test_too_few_samples_for_a_calibration_are_reported(folder: Path, capsys: py
     Path("few.jsonl").write_text("".join(lines[:15]))
     assert main(["train", "few.jsonl", "--out", "few"]) == 0
     shown = capsys.readouterr().err
-    assert "calibration: skipped: fewer than 20 samples are held out, so scores are those of the model" in shown
+    assert "calibration: skipped: fewer than 20 samples with labels are held out, so scores are those of the model" in shown
     assert "calibration: done" not in shown
 
 

@@ -1,4 +1,4 @@
-"""Held-out samples: a random share of the samples with labels."""
+"""Held-out samples: a random share of the samples with labels, and of those without."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def make_samples(n_samples: int) -> tuple[sp.csr_array, sp.csr_array]:
     return sp.csr_array(np.eye(n_samples, dtype=np.float32)), Y
 
 
-def test_a_share_of_the_labelled_samples_is_held_out() -> None:
+def test_a_share_of_the_samples_with_and_without_labels_is_held_out() -> None:
     _, Y = make_samples(80)
     train, Y_train, valid = split_holdout(np.arange(80), Y, 0.1, seed=0)
-    assert valid is not None and len(valid[0]) == 6  # a tenth of 60
-    assert valid[1].nnz == 6  # samples without labels are not held out
-    assert Y_train.shape == (74, 1) and sorted([*train, *valid[0]]) == list(range(80))
+    assert valid is not None and len(valid[0]) == 8
+    assert valid[1].nnz == 6  # a tenth of 60, so that as many have no labels as of all samples
+    assert Y_train.shape == (72, 1) and sorted([*train, *valid[0]]) == list(range(80))
     assert train.tolist() == sorted(train)  # the order is kept
 
 
@@ -60,9 +60,16 @@ def test_enough_samples_for_calibration_are_held_out_if_they_are_a_tenth() -> No
 
 
 def test_the_number_of_held_out_samples_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holdout, "MAX_HELD_OUT", 5)
-    _, _, valid = split_holdout(*make_samples(80), 0.5, seed=0)
-    assert valid is not None and valid[1].shape[0] == 5
+    monkeypatch.setattr(holdout, "MAX_HELD_OUT", 100)
+    _, _, valid = split_holdout(*make_samples(800), 0.5, seed=0)
+    assert valid is not None and valid[1].shape[0] == 100 and valid[1].nnz == 75
+
+
+def test_more_are_held_out_if_few_samples_have_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdout, "MAX_HELD_OUT", 100)
+    Y = sp.csr_array((np.arange(2000) % 10 == 0).astype(np.float32)[:, None])
+    _, _, valid = split_holdout(np.arange(2000), Y, 0.5, seed=0)
+    assert valid is not None and valid[1].shape[0] == 200 and valid[1].nnz == 20
 
 
 def test_the_seed_determines_the_split() -> None:

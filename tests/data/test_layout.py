@@ -58,7 +58,9 @@ def rows() -> list[list[str]]:
     return [[make_text(rng), rng.choice(LABELS)] for _ in range(60)]
 
 
-@pytest.mark.parametrize("header", [["story", "kind"], ["Text", "Labels"], ["Body text", "The tag"], None])
+@pytest.mark.parametrize(
+    "header", [["story", "kind"], ["Text", "Labels"], ["Body text", "The tag"], ["Text", "Kat.-Nr."], None]
+)
 @pytest.mark.parametrize("turn", [False, True])
 @pytest.mark.parametrize(
     "dialect", [{}, {"delimiter": ";"}, {"delimiter": "|"}, {"delimiter": "\t"}, {"quoting": csv.QUOTE_ALL}]

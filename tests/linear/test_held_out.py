@@ -32,7 +32,7 @@ def test_the_second_model_is_fitted_to_other_samples_than_it_predicts() -> None:
     assert found is not None
     assert len(model.fitted) == 66 and set(model.X.indices.tolist()) == {100}  # features of no fitted sample are unknown
     np.testing.assert_allclose(model.X.data, np.sqrt(2))  # the length of a sample stays as it is
-    assert (np.diff(found.Y.indptr) > 0).all() and found.Y.shape[0] <= 35  # samples without labels cannot be judged
+    assert found.Y.shape[0] == 35 and (np.diff(found.Y.indptr) == 0).any()  # as many without labels as of new samples
     np.testing.assert_allclose(found.label_counts, model.label_counts / np.sqrt(0.65))
     assert found.source == f"{found.Y.shape[0]} training samples, predicted by a second model of 65 others"
 
@@ -57,11 +57,23 @@ def test_the_second_model_knows_no_names_of_labels_that_only_held_out_samples_ha
 def test_fewer_long_samples_are_predicted(monkeypatch: Any) -> None:
     monkeypatch.setattr("longtail.linear.held_out._MAX_HELD_OUT_NONZEROS", 30)
     monkeypatch.setattr("longtail.linear.held_out._MIN_HELD_OUT", 5)
+    monkeypatch.setattr("longtail.linear.held_out.MIN_HELD_OUT", 1)
     for width, n_predicted in ((1, 30), (3, 10), (10, 5)):
         found = predict_by_part(
             Recorder().fit, sp.csr_array(np.ones((100, width))), sp.csr_array(np.ones((100, 1))), 1, seed=0
         )
         assert found is not None and found.topk.n_samples in (n_predicted - 1, n_predicted)
+
+
+def test_more_samples_are_predicted_if_few_have_labels(monkeypatch: Any) -> None:
+    monkeypatch.setattr("longtail.linear.held_out.MAX_HELD_OUT", 50)
+    n_labelled = {}
+    for every in (1, 10):
+        Y = sp.csr_array((np.arange(2000) % every == 0).astype(np.float32)[:, None])
+        found = predict_by_part(Recorder().fit, sp.csr_array(np.eye(2000)), Y, 1, seed=0)
+        assert found is not None
+        n_labelled[found.Y.shape[0] == 50] = found.Y.nnz
+    assert n_labelled == {True: 50, False: 20}
 
 
 def test_a_single_sample_cannot_be_split() -> None:

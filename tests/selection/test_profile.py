@@ -49,6 +49,11 @@ def test_tokens_read_are_limited_by_the_maximum_length() -> None:
     assert p.n_read(500) == 40 and p.n_read(20) == 10 + 20 and p.n_read(500, 1.5) == 60
 
 
+def test_languages_without_spaces_have_words() -> None:
+    p = profile_data(Dataset.from_texts(["東京大学入門書" * 50, "図書館情報学" * 50], [["x"], ["x"]]))
+    assert p.words_per_text == pytest.approx((7 * 50 + 6 * 50) / 2, rel=0.01)  # pairs of characters, as features are
+
+
 def test_data_without_labels_is_an_error() -> None:
     with pytest.raises(DataError, match="no sample has a label"):
         profile_data(Dataset.from_texts(["a b"], [[]], known=Labels(("x",))))

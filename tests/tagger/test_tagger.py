@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import longtail
+from conftest import make_corpus
 from longtail import Dataset, Labels, Tagger
 from longtail.errors import BundleError, DataError, LongtailError, SettingError
 from longtail.extractor import FeatureExtractor
@@ -376,6 +377,17 @@ def test_predictions_without_any_label_cannot_be_calibrated(train: Dataset) -> N
     held_out = HeldOut(nothing, train.Y[:30], tagger.model.label_counts, "nothing")
     again = Tagger.from_pipeline(tagger.pipeline, train.labels, True, held_out=held_out)
     assert again.calibration is None and again.threshold == tagger.model.default_threshold
+
+
+@pytest.mark.parametrize("method", ["popularity", "ovr"])
+def test_probabilities_are_right_if_most_samples_have_no_labels(method: str) -> None:
+    """A fifth of the texts of a topic have it as label, at random; so that is how sure a label can be."""
+    data = make_corpus(1000, 0)
+    has_labels = np.random.default_rng(0).random(1000) < 0.2
+    names = [[data.labels.names[label] for label in data.Y[[row]].indices] for row in range(1000)]
+    labels = [mine if has else [] for mine, has in zip(names, has_labels, strict=True)]
+    best = Tagger(method, threads=1).fit(data.texts, labels).topk(make_corpus(200, 1).texts, k=1)
+    assert best.scores.mean() < 0.35
 
 
 def test_few_samples_are_not_enough_for_a_calibration() -> None:

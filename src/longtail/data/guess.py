@@ -33,6 +33,7 @@ _FEW = 10  # rows, enough to conclude something from how long they are
 _MANY = 20  # rows, enough to conclude something from what does not recur
 _MAX_NAME_WORDS, _MAX_NAME_LENGTH = 4, 40  # of the name of a column
 _MORE_WORDS = 2.0  # a text column has at least this many times as many words as any other
+_NO_NAME = re.compile(r"[|;<>\[\]{}]|[!?,:]$|\w{5,}\.$")  # a period after a few letters abbreviates: "No.", "Kat.-Nr."
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?%?")
 
 
@@ -274,13 +275,13 @@ def _column(rows: Sequence[Sequence[str]], at: int) -> list[str]:
 
 
 def _look_like_names(cells: Sequence[str]) -> bool:
-    """Whether cells could be names of columns: short, different, without a separator of labels, not numbers."""
+    """Whether cells could be names of columns: short, different, without a separator of labels, not numbers or sentences."""
     names = [cell.strip() for cell in cells]
     return (
         bool(names)
         and len(set(names)) == len(names)
         and all(len(name) <= _MAX_NAME_LENGTH and len(name.split()) <= _MAX_NAME_WORDS for name in names)
-        and not any(_NUMBER.fullmatch(name) or re.search(r"[|;<>\[\]{}]|[.!?,:]$", name) for name in names)
+        and not any(_NUMBER.fullmatch(name) or _NO_NAME.search(name) for name in names)
     )
 
 

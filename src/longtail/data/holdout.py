@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from longtail.csr import take_rows
 from longtail.kernels import Ints, Longs
 
-MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise
-MIN_HELD_OUT = 20  # samples, if that is at most a tenth of all; with fewer, a calibration is a guess
+MAX_HELD_OUT = 5000  # samples; more would not make the score much more precise. Still more if too few of them have labels
+MIN_HELD_OUT = 20  # with labels, if that is at most a tenth of all; with fewer, a calibration is a guess
 _INDICES_PER_BLOCK = 1 << 24  # whose counts are in memory at a time
 
 
@@ -23,12 +23,12 @@ def split_holdout(
 
     :param X: Samples: a matrix [n_samples, ...] or a list of texts.
     :param Y: Their labels, [n_samples, n_labels].
-    :param share: Share of the samples to hold out, at most ``MAX_HELD_OUT`` samples, and at least 20 if that is at most a
-        tenth of them.
+    :param share: Share of the samples to hold out, at most ``MAX_HELD_OUT`` samples, and at least 20 with labels if that is
+        at most a tenth of them.
     :param seed: Seed of the random choice.
     :param n_names: The last rows that are names of labels, not samples. They are not held out.
-    :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Only samples with labels are
-        held out: the others cannot be scored. Features that only they have are dropped, as those of new samples are.
+    :returns: X and Y to train on, and the pair held out, or None if there are too few samples. Features that only they have
+        are dropped, as those of new samples are.
     """
     held_out = draw_holdout(Y, share, seed, n_names=n_names)
     if not len(held_out):
@@ -38,11 +38,21 @@ def split_holdout(
 
 
 def draw_holdout(Y: sp.csr_array, share: float, seed: int, *, n_names: int = 0) -> Longs:
-    """Return the rows that ``split_holdout`` holds out, ascending."""
-    labelled = np.flatnonzero(np.diff(Y.indptr[: Y.shape[0] - n_names + 1]))
+    """Return the rows that ``split_holdout`` holds out, ascending.
+
+    The same share of samples with and without labels is held out. Without the latter, probabilities would be those of a
+    label given that there is one, and too high for new samples, of which as many have none.
+    """
+    n_labels = np.diff(Y.indptr[: Y.shape[0] - n_names + 1])
+    labelled, others = np.flatnonzero(n_labels), np.flatnonzero(n_labels == 0)
     n = round(share * len(labelled))
-    n = min(max(n, min(MIN_HELD_OUT, len(labelled) // 10)), MAX_HELD_OUT) if n else 0
-    return np.sort(np.random.default_rng(seed).permutation(labelled)[:n])
+    if not n:
+        return labelled[:0]
+    n_most = max(round(MAX_HELD_OUT * len(labelled) / len(n_labels)), MIN_HELD_OUT)
+    n = min(max(n, min(MIN_HELD_OUT, len(labelled) // 10)), n_most)
+    n_others = round(n * len(others) / len(labelled))
+    rng = np.random.default_rng(seed)
+    return np.sort(np.concatenate([rng.permutation(labelled)[:n], rng.permutation(others)[:n_others]]))
 
 
 def find_sampled_labels(Y: sp.csr_array, n_names: int) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.csr import take_rows
-from longtail.data.holdout import MAX_HELD_OUT, drop_unseen_features
+from longtail.data.holdout import MAX_HELD_OUT, MIN_HELD_OUT, drop_unseen_features
 from longtail.kernels import Longs
 from longtail.topk import HeldOut
 
@@ -63,11 +63,12 @@ def predict_by_part(
 
 
 def _split_rows(X: sp.csr_array, Y: sp.csr_array, share: float, seed: int) -> tuple[Longs, Longs]:
-    """Rows to fit and labelled rows to predict, both ascending."""
+    """Rows to fit and rows to predict, both ascending. As many of the latter have no labels as of new samples."""
     order = np.random.default_rng(seed).permutation(Y.shape[0])
     n_fitted = round(share * len(order))
     rest = order[n_fitted:]
-    rest = rest[np.diff(Y.indptr)[rest] > 0][:MAX_HELD_OUT]
     n_nonzeros = np.diff(X.indptr)[rest].cumsum()
-    n_held_out = max(_MIN_HELD_OUT, int(np.searchsorted(n_nonzeros, _MAX_HELD_OUT_NONZEROS)))
+    n_held_out = min(max(_MIN_HELD_OUT, int(np.searchsorted(n_nonzeros, _MAX_HELD_OUT_NONZEROS))), MAX_HELD_OUT)
+    n_labelled = (np.diff(Y.indptr)[rest] > 0).cumsum()
+    n_held_out = max(n_held_out, int(np.searchsorted(n_labelled, MIN_HELD_OUT)) + 1)  # enough of them have labels
     return np.sort(order[:n_fitted]), np.sort(rest[:n_held_out])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.features.tfidf import Tfidf
+from longtail.features.words import find_words
 from longtail.linear.feature_trial import MAX_SHORT_WORDS
 
 _MAX_SAMPLED_TEXTS = 20_000  # texts whose terms are counted; counts of larger corpora are extrapolated
@@ -111,7 +112,7 @@ def _measure_inputs(data: Dataset, rng: np.random.Generator) -> tuple[Terms, Ter
         own = Terms(int(data.X.shape[1]), int(data.X.nnz))
         return own, own, ()
     texts = [data.texts[i] for i in rng.permutation(data.n_samples)[:_MAX_SAMPLED_TEXTS]]
-    lengths: NDArray[np.float64] = np.sort([len(text.split()) for text in texts]).astype(float)
+    lengths: NDArray[np.float64] = np.sort([len(find_words(text)) for text in texts]).astype(float)
     typical = tuple(float(part.mean()) for part in np.array_split(lengths, min(_N_LENGTHS, len(lengths))))
     return _extrapolate_terms(texts, data.n_samples, 1), _extrapolate_terms(texts, data.n_samples, 2), typical
 

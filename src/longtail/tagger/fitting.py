@@ -94,7 +94,7 @@ def _explain_raw_scores(held_out: HeldOut | None, calibrate: bool) -> str:
     if held_out is not None and held_out.topk.n_samples >= MIN_SAMPLES:
         return "no label was predicted for the held-out samples"
     later = "`longtail calibrate MODEL VALID` calibrates the model"
-    return f"fewer than {MIN_SAMPLES} samples are held out, so scores are those of the model; {later}"
+    return f"fewer than {MIN_SAMPLES} samples with labels are held out, so scores are those of the model; {later}"
 
 
 def _read_valid(valid: Any, train: Dataset, layout: LayoutOptions, columns: Layout) -> Valid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from longtail.decisions.calibration import MIN_SAMPLES
@@ -39,4 +40,4 @@ def predict_held_out(model: Model, X: Any, Y: sp.csr_array, valid: Valid | None,
         source = f"{valid[1].shape[0]:,} validation samples"
         return HeldOut(model.topk(valid[0], k), valid[1], model.label_counts, source)
     held_out = model.predict_held_out(X, Y, k) if calibrate else None
-    return held_out if held_out is not None and held_out.topk.n_samples >= MIN_SAMPLES else None
+    return held_out if held_out is not None and np.count_nonzero(np.diff(held_out.Y.indptr)) >= MIN_SAMPLES else None
