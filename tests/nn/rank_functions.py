@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from longtail.nn import ranks
 from longtail.nn.divided_rows import DividedRows, collect_rows, divide_rows, make_rows, share_lookup
 from longtail.nn.loop import train
 from longtail.nn.loop_plan import LoopPlan
+from longtail.nn.exchange import GradientExchange
 from longtail.nn.losses import full_loss, list_positives
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import SparseEmbedding
@@ -97,15 +99,21 @@ def fit_net(
 def fit_nets(folder: Path, runs: list[tuple[Any, ...]], progress: Progress) -> tuple[list[Any], dict[str, Any]]:
     """Train several networks. One whose name starts with "collective" does not use shared memory.
 
-    Also return what the first rank gets when rank r has r + 1 rows with the labels 0 to r, and 10 r + 10 terms.
+    Also return what the first rank gets when rank r has r + 1 rows with the labels 0 to r, and 10 r + 10 terms; and when it
+    has a gradient of r + 1 of a network without tables, the loss 0.5 and the number r.
     """
     done, shared = [], ranks.get_shared_memory()
     for name, *settings in runs:
         ranks._group.shared = () if name.startswith("collective") else shared
         done.append(fit_net(folder, name, *settings, progress=progress))
-    rank = ranks.get_rank()
+    rank, dense = ranks.get_rank(), torch.nn.Linear(3, 1)
+    exchange = GradientExchange(dense, dense.parameters(), copies_sum=False)
+    dense.weight.grad = torch.full((1, 3), rank + 1.0)
+    time.sleep(0.2 * rank)  # the second rank is late
+    losses = exchange.run([0.5, float(rank)])
     labels, count = ranks.gather_labels(np.arange(rank + 1)), ranks.pool_count(torch.tensor(10.0 * rank + 10), rank + 1)
-    return done, {"labels": labels.tolist(), "count": float(count), "agreed": ranks.agree(0.1 + rank)}
+    summed = {"gradient": dense.weight.grad.tolist(), "numbers": losses}
+    return done, {"labels": labels.tolist(), "count": float(count), "agreed": ranks.agree(0.1 + rank), **summed}
 
 
 class LabelNet(torch.nn.Module):

@@ -98,24 +98,28 @@ def gather_batch(H: Tensor, true: Positives) -> tuple[Tensor, Positives, float]:
 
     The loss of this rank must be divided by that share, because the training loop multiplies it.
     """
-    sizes, rank = gather_sizes([len(H), len(true[0])]), get_rank()
-    starts = np.cumsum(sizes[:, 0]) - sizes[:, 0]
-    pairs = torch.stack([true[0] + int(starts[rank]), true[1]], 1)  # [n_own, 2]
-    rows, labels = torch.cat(gather_parts(pairs, sizes[:, 1].tolist())).to(H.device).unbind(1)
-    every: Tensor = _GatherInputs.apply(H, sizes[:, 0], int(starts[rank]))  # type: ignore[no-untyped-call]
+    every, rows, labels = _GatherBatch.apply(H, *true)  # type: ignore[no-untyped-call]
     return every, (rows, labels), len(H) / len(every)
 
 
-class _GatherInputs(torch.autograd.Function):
-    """The inputs of all ranks; each rank adds to the gradient of all of them."""
+class _GatherBatch(torch.autograd.Function):
+    """The inputs and positives of all ranks; each rank adds to the gradient of all inputs."""
 
     @staticmethod
-    def forward(ctx: Any, H: Tensor, sizes: Longs, start: int) -> Tensor:
-        ctx.own = slice(start, start + len(H))
-        return torch.cat(gather_parts(H.detach(), sizes.tolist())).to(H.device)
+    def forward(ctx: Any, H: Tensor, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        sizes, d = gather_sizes([len(H), len(rows)]), H.shape[1]
+        starts = np.cumsum(sizes[:, 0]) - sizes[:, 0]
+        ctx.own = slice(int(starts[get_rank()]), int(starts[get_rank()]) + len(H))
+        own = torch.cat([(rows + ctx.own.start).int(), labels.int(), H.detach().reshape(-1).view(torch.int32)])
+        parts = [part.to(H.device) for part in gather_parts(own, (sizes @ [d, 2]).tolist())]
+        pairs = [part[: 2 * n].view(2, n).long() for part, n in zip(parts, sizes[:, 1].tolist(), strict=True)]
+        inputs = [part[2 * n :].view(H.dtype).view(-1, d) for part, n in zip(parts, sizes[:, 1].tolist(), strict=True)]
+        out = torch.cat(inputs), *torch.cat(pairs, 1)
+        ctx.mark_non_differentiable(*out[1:])
+        return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> Any:
         return sum_over_ranks(grad)[ctx.own], None, None
 
 
@@ -163,7 +167,7 @@ def share_bag(bag: Callable[[Ints, Ints, Floats], Tensor], indptr: Ints, indices
 
 
 class _SumOwn(torch.autograd.Function):
-    """The sum over ranks for the samples of this rank; the opposite of ``_GatherInputs``."""
+    """The sum over ranks for the samples of this rank; the opposite of ``_GatherBatch``."""
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor, sizes: Longs) -> Tensor:

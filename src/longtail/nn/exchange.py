@@ -24,7 +24,7 @@ from torch import Tensor
 from longtail.csr import sum_weighted_rows
 from longtail.kernels import Floats, Ints, Longs, fast_kernel
 from longtail.nn.divided_rows import DividedRows
-from longtail.nn.ranks import count_ranks, find_wire, gather_parts, gather_sizes, get_rank, get_shared_memory
+from longtail.nn.ranks import count_ranks, find_wire, gather_parts, gather_sizes, get_rank, get_shared_memory, wait_for_ranks
 from longtail.nn.sparse_embedding import RowGradients, SparseEmbedding, run_in_ranges, sort_by_row
 
 _ALIGNMENT = 16  # values: no two ranks write to one line of the cache
@@ -61,6 +61,8 @@ class GradientExchange:
         entries = [_sum_lookups(table) for table in self.tables]
         self._write(self._dense.own, numbers)
         sizes = gather_sizes([size for each in entries for size in _measure(each)])  # here, ranks wait for each other
+        if not self.tables:  # nothing was gathered, so nobody has waited
+            wait_for_ranks()
         own = torch.cat([torch.empty(0, dtype=torch.int32, device=find_wire()), *map(_pack, entries)])
         n_values = [int(n) for n in self._count_values(sizes)]
         self._dense.start()

@@ -168,7 +168,7 @@ class _Loop:
             if number < run.step:
                 continue
             part, share = take_part(batch)
-            torch.manual_seed(_combine_seeds(plan.seed, run.epoch, number, *([get_rank()] if self.exchange else [])))
+            self._set_seed(_combine_seeds(plan.seed, run.epoch, number, *([get_rank()] if self.exchange else [])))
             first = number - number % plan.accumulate  # batch of this update
             n_batches = min(plan.accumulate, plan.steps - first)  # of this update
             if number == first:
@@ -188,6 +188,12 @@ class _Loop:
             if run.step == first + n_batches and self.time_used() >= 1:
                 break
         return time.monotonic() - self.started
+
+    def _set_seed(self, seed: int) -> None:
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed also looks for other devices: 0.2 ms
+        else:
+            torch.manual_seed(seed)
 
     def _update(self) -> None:
         is_old = self.is_first and time.monotonic() - self.saved > CHECKPOINT_SECONDS  # the last checkpoint
