@@ -20,9 +20,9 @@ from longtail.models.aplc.head import AplcHead
 from longtail.models.aplc.partition import ClusterLogOdds, partition_by_shares
 from longtail.nn import ranks
 from longtail.nn.divided_rows import DividedRows, collect_rows, divide_rows, make_rows, share_lookup
+from longtail.nn.exchange import GradientExchange
 from longtail.nn.loop import train
 from longtail.nn.loop_plan import LoopPlan
-from longtail.nn.exchange import GradientExchange
 from longtail.nn.losses import full_loss, list_positives
 from longtail.nn.optim import JointOptimizer, LazyAdam, RowSgd, split_parameters
 from longtail.nn.sparse_embedding import SparseEmbedding
@@ -106,13 +106,13 @@ def fit_nets(folder: Path, runs: list[tuple[Any, ...]], progress: Progress) -> t
     for name, *settings in runs:
         ranks._group.shared = () if name.startswith("collective") else shared
         done.append(fit_net(folder, name, *settings, progress=progress))
-    rank, dense = ranks.get_rank(), torch.nn.Linear(3, 1)
+    rank, dense = ranks.get_rank(), torch.nn.Linear(40, 1)
     exchange = GradientExchange(dense, dense.parameters(), copies_sum=False)
-    dense.weight.grad = torch.full((1, 3), rank + 1.0)
+    dense.weight.grad = torch.full((1, 40), rank + 1.0)
     time.sleep(0.2 * rank)  # the second rank is late
     losses = exchange.run([0.5, float(rank)])
     labels, count = ranks.gather_labels(np.arange(rank + 1)), ranks.pool_count(torch.tensor(10.0 * rank + 10), rank + 1)
-    summed = {"gradient": dense.weight.grad.tolist(), "numbers": losses}
+    summed = {"gradient": dense.weight.grad.unique().tolist(), "numbers": losses}
     return done, {"labels": labels.tolist(), "count": float(count), "agreed": ranks.agree(0.1 + rank), **summed}
 
 

@@ -66,7 +66,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     ]
     with Processes(2, folder / "run") as two:
         done, collected = two.run(fit_nets, (folder, runs), "cpu", SILENT)
-    summed = {"gradient": [[3.0, 3.0, 3.0]], "numbers": [1.0, 1.0]}
+    summed = {"gradient": [3.0], "numbers": [1.0, 1.0]}
     assert collected == {"labels": [0, 0, 1], "count": 10.0, "agreed": 0.1, **summed}
     return folder, {run[0]: result for run, result in zip(runs, done, strict=True)}
 
