@@ -23,6 +23,7 @@ from longtail.sharding.processes import Processes
 APLC = {"dropout": 0.0, "sparse_part": False}
 GLAS = {"keep_prob": 1.0, "sparse_part": False}
 SAMPLED = {"keep_prob": 1.0, "negatives": "batch"}
+TREE = {"dropout": 0.0, "embedding_dropout": 0.0, "sparse_part": False, "word_dim": 16, "hidden": 8, "max_leaf": 2}
 RUNS: list[tuple[str, dict[str, Any]]] = [  # without anything drawn at random
     ("aplc", {**APLC, "clip": 0.5, "average": "ema"}),
     ("aplc", {**APLC, "normalise": "global", "init": "random", "bias": False, "average": "swa", "n_clusters": 3}),
@@ -31,6 +32,8 @@ RUNS: list[tuple[str, dict[str, Any]]] = [  # without anything drawn at random
     ("glas", {**GLAS, "loss": "softmax", "negatives": "all", "weight_norm": "labels"}),
     ("glas", {**SAMPLED, "loss": "softmax"}),
     ("glas", {**SAMPLED, "loss": "margin", "weight_norm": "all", "optimizer": "adagrad"}),
+    ("lightattention", {**TREE, "negatives": "dynamic", "generator": "pool"}),
+    ("lightattention", {**TREE, "negatives": "static", "per_label_output": True}),
 ]
 
 
@@ -57,7 +60,8 @@ def test_methods_that_divide_tables_learn_as_in_one_process(
 ) -> None:
     X, Y = samples
     common = {"epochs": 3, "threads": 1, "collapse_epochs": 0, "batch": 8}
-    runs = [(name, {**common, **settings}, X) for name, settings in RUNS]
+    texts = [" ".join(f"word{j}" for j in row) for row in np.split(X.indices, X.indptr[1:-1])]
+    runs = [(name, {**common, **settings}, texts if name == "lightattention" else X) for name, settings in RUNS]
     found = two.run(fit_methods, (runs, Y), "cpu", SILENT)
     for run, (state, losses), (expected, alone) in zip(RUNS, found, fit_methods(runs, Y, SILENT), strict=True):
         assert losses == pytest.approx(alone, rel=1e-3), run

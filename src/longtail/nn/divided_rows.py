@@ -32,7 +32,7 @@ class DividedRows(torch.nn.Parameter):
 
 
 def pays_to_divide(n_rows: int, batch: int) -> bool:
-    """Whether ranks divide a table of label vectors: if it has more rows than a batch has samples."""
+    """Whether ranks divide a table: if it has more rows than a batch has samples. Exchanging inputs is less work then."""
     return count_ranks() > 1 and n_rows > batch
 
 

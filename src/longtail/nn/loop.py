@@ -27,7 +27,7 @@ from longtail.nn.devices import adapt_threads
 from longtail.nn.divided_rows import clip_gradients, describe_division, has_divided_rows
 from longtail.nn.exchange import GradientExchange, copy_first
 from longtail.nn.loop_plan import LoopPlan
-from longtail.nn.ranks import agree, count_ranks, get_rank, take_part
+from longtail.nn.ranks import agree, copy_random_state, count_ranks, get_rank, take_part
 from longtail.nn.schedule import get_schedule
 from longtail.nn.validation import MeanPrecision
 from longtail.progress import SILENT, Progress, Stage
@@ -114,6 +114,7 @@ def train(
     else:
         loop.average.swap()
     copy_first(net)
+    copy_random_state()  # of a network that is trained next, ranks may draw different rows of one table
     loop.set_rates(1.0)
     net.eval()
     return run

@@ -170,6 +170,14 @@ def gather_sizes(sizes: list[int]) -> Longs:
     return out
 
 
+def copy_random_state() -> None:
+    """Give each rank the random numbers of the first, so that they draw the same from here on."""
+    if count_ranks() > 1:
+        state = torch.get_rng_state().to(find_wire())
+        dist.broadcast(state, 0)
+        torch.set_rng_state(state.cpu())
+
+
 def find_wire() -> torch.device:
     """Return the device of tensors that ranks exchange."""
     return torch.device("cuda", get_rank()) if dist.get_backend() == "nccl" else torch.device("cpu")
