@@ -1,4 +1,4 @@
-"""One network trained by one process and by several, with one thread each: seconds of an epoch, and what an epoch waits for.
+"""One network trained by one process and by several, with one thread each: seconds of an epoch, and memory of a process.
 
 Other programs on the same cores falsify this, because ranks wait for each other in every step. Where that is allowed, give
 the benchmark priority:
@@ -7,32 +7,58 @@ the benchmark priority:
     chrt -f 10 python benchmarks/ddp.py lightattention --corpus debian-debtags --samples 6000
 
 Runs with one process and with several take turns. The first epoch of each run is not counted: it compiles and loads kernels.
+The memory is the peak of the process with the most, without pages of files: the program itself takes about 200 MB.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import threading
+from pathlib import Path
 
 import numpy as np
-from common import Row, Stopwatch, draw_part, make_parser, print_progress, read_corpus, report
+from common import MB, Row, Stopwatch, draw_part, make_parser, print_progress, read_corpus, report
 
 
-def measure(spec: str, data: object, n: int | None) -> Row:
-    """Train with a number of processes; None: in this process."""
+class MemoryWatch(threading.Thread):
+    """Reads the memory of the child processes of the main thread until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak, self.stopped = 0.0, threading.Event()
+
+    def run(self) -> None:
+        """Look every few milliseconds."""
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+        while not self.stopped.wait(0.02):
+            for child in children.read_text().split():
+                try:
+                    lines = Path(f"/proc/{child}/status").read_text().splitlines()
+                except OSError:  # it has ended
+                    continue
+                used = sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssShmem")))
+                self.peak = max(self.peak, 1024 * used / MB)
+
+
+def measure(spec: str, data: object, n: int) -> Row:
+    """Train with a number of processes."""
     import longtail
 
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, memory = resource.getrusage(resource.RUSAGE_CHILDREN), MemoryWatch()
+    memory.start()
     with Stopwatch() as watch:
         tagger = longtail.Tagger(spec, threads=1, seed=0).fit(data, processes=n, progress=False)
+    memory.stopped.set()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     history = getattr(tagger.model, "history", None) or tagger.model.histories[0]
     cpu = watch.cpu + after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
-        "processes": n or 1,
+        "processes": n,
         "s per epoch": float(np.mean([row["seconds"] for row in history[1:]])),
         "s in all": watch.wall,
         "CPU-s in all": cpu,
+        "MB of a process": memory.peak,
         "held-out P@1": history[-1]["P@1"],
     }
 
@@ -53,7 +79,7 @@ def main() -> None:
     for spec in arguments.spec:
         found: dict[int, list[Row]] = {1: [], arguments.processes: []}
         for _ in range(arguments.rounds):
-            for n in (None, arguments.processes):
+            for n in found:
                 row = measure(f"{spec}+epochs={arguments.epochs}+patience=0", data, n)
                 found[row["processes"]].append(row)
                 print_progress(f"{spec}: {row}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rank_functions import SIZES, fail, fit_methods, fit_net, fit_nets
@@ -60,17 +61,20 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         ("clipped", "adam", 0.0, NO_KILL, clipped),
         ("collective", "adam", 0.0, NO_KILL, clipped),
         ("dropout", "adam", DROPOUT, NO_KILL, {}),
+        ("divided", "adam", 0.0, NO_KILL, clipped),
+        ("divided-dropout", "adam", DROPOUT, NO_KILL, {}),
     ]
     with Processes(2, folder / "run") as two:
         done, collected = two.run(fit_nets, (folder, runs), "cpu", SILENT)
-    assert collected == {"labels": [0, 0, 1], "count": 10.0, "agreed": 0.1}
+    summed = {"gradient": [3.0], "numbers": [1.0, 1.0]}
+    assert collected == {"labels": [0, 0, 1], "count": 10.0, "agreed": 0.1, **summed}
     return folder, {run[0]: result for run, result in zip(runs, done, strict=True)}
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "clipped", "collective"])
+@pytest.mark.parametrize("name", ["sgd", "adam", "clipped", "collective", "divided"])
 def test_two_ranks_train_as_one_process(name: str, together: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """Also with a batch of one row, and with a layer that only one of the ranks uses."""
-    plan = {"clip": 0.1, "accumulate": 2} if name in ("clipped", "collective") else {}
+    plan = {} if name in ("sgd", "adam") else {"clip": 0.1, "accumulate": 2}
     weights, history = fit_net(tmp_path, name, "sgd" if name == "sgd" else "adam", 0.0, NO_KILL, plan, SILENT)
     found, rows = together[1][name]
     for part, weight in weights.items():
@@ -82,7 +86,7 @@ def test_two_ranks_train_as_one_process(name: str, together: tuple[Path, dict[st
 
 def test_ranks_have_the_same_weights_in_every_step(together: tuple[Path, dict[str, Any]]) -> None:
     folder, done = together
-    for name in done:
+    for name in (name for name in done if not name.startswith("divided")):
         first, second = ((folder / f"{name}-{rank}").read_text().splitlines() for rank in (0, 1))
         assert first == second
         assert len(set(first)) >= len(first) / 2  # they change with each update
@@ -97,17 +101,36 @@ def test_ranks_draw_different_dropout(together: tuple[Path, dict[str, Any]]) -> 
     assert with_dropout[0]["loss"] > 1.05 * without[0]["loss"]
 
 
-def test_after_a_kill_all_ranks_continue_to_the_same_bits(together: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["", "divided-"])
+def test_after_a_kill_all_ranks_continue_to_the_same_bits(
+    kind: str, together: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     """The second rank kills itself in the third epoch; the ranks that replace both do the last two epochs only."""
     plan, n_before = {"checkpoint": str(tmp_path / "checkpoint")}, 2 * len(SIZES) + 2
     with Processes(2, tmp_path / "run") as two:
-        weights, history = two.run(fit_net, (tmp_path, "killed", "adam", DROPOUT, (1, n_before + 1), plan), "cpu", SILENT)
+        arguments = tmp_path, f"{kind}killed", "adam", DROPOUT, (1, n_before + 1), plan
+        weights, history = two.run(fit_net, arguments, "cpu", SILENT)
         assert two.n_restarts == 1
-    expected, rows = together[1]["dropout"]
+    expected, rows = together[1][f"{kind}dropout"]
     assert same(weights, expected)
     assert [row["loss"] for row in history] == [row["loss"] for row in rows]
-    log = (tmp_path / "killed-1").read_text().splitlines()
+    log = (tmp_path / f"{kind}killed-1").read_text().splitlines()
     assert len(log) == n_before + 2 * len(SIZES)
+    if kind:
+        check_checkpoints(tmp_path)
+
+
+def check_checkpoints(folder: Path) -> None:
+    """Each rank has written one, after the last epoch, with its rows and their state only."""
+    first, second = (torch.load(path, weights_only=True) for path in sorted(folder.glob("checkpoint*")))
+    for state, start in ((first, 0), (second, 1)):
+        for number, (name, n_rows) in enumerate({"words": 30, "bags": 50}.items()):
+            held = len(range(start, n_rows, 2))
+            of_row = state["optimizer"]["optimizers"][0]["state"][number]
+            tables = [state["net"], state["average"]["weights"], state["run"]["best_weights"]]
+            assert {len(table[f"{name}.weight"]) for table in tables} == {held}
+            assert {len(values) for values in of_row.values()} == {held}
+    assert first["run"]["epoch"] == second["run"]["epoch"] == 4
 
 
 def test_a_rerun_continues_when_the_supervisor_was_killed(together: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

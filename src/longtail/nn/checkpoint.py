@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from longtail.errors import DataError
 from longtail.files import open_atomic
+from longtail.nn.ranks import get_rank, wait_for_ranks
 
 _READ_ERRORS = (OSError, EOFError, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, ValueError)
 _LOAD_ERRORS = (RuntimeError, ValueError, LookupError, TypeError)  # from networks and optimisers of other shapes
+
+_POSITION = "-{}-{}"  # end of the name of a rank's checkpoint: epochs and batches
 
 
 class Stateful(Protocol):
@@ -34,6 +37,32 @@ def save_checkpoint(path: str | Path, settings: dict[str, Any], parts: Mapping[s
     state = {"plan": settings, **{name: part.state_dict() for name, part in parts.items()}}
     with open_atomic(path) as stream:
         torch.save(state, stream)
+
+
+def save_of_each_rank(
+    path: str | Path, settings: dict[str, Any], parts: Mapping[str, Stateful], done: tuple[int, int]
+) -> None:
+    """Write a checkpoint of each rank, for networks of which each has a part. The first rank's is valid once all are there.
+
+    :param done: Epochs, and batches of the current epoch, that are done.
+    """
+    own = name_own_checkpoint(path, done)
+    if get_rank():
+        save_checkpoint(own, settings, parts)
+    wait_for_ranks()
+    if not get_rank():
+        save_checkpoint(path, settings, parts)
+    wait_for_ranks()
+    start = own.name.removesuffix(_POSITION.format(*done))
+    for former in own.parent.iterdir() if get_rank() else ():
+        if former.name.startswith(start) and former != own:
+            former.unlink()
+
+
+def name_own_checkpoint(path: str | Path, done: tuple[int, int]) -> Path:
+    """Name the checkpoint of a rank other than the first. It goes with that of the first after the same batch."""
+    path = Path(path)
+    return path.with_name(f"{path.name}.rank{get_rank()}{_POSITION.format(*done)}")
 
 
 def load_checkpoint(path: str | Path, settings: dict[str, Any], parts: Mapping[str, Stateful]) -> None:

@@ -26,13 +26,24 @@ from longtail.state import State, extract_part, get_json, refuse
 
 
 def make_encoder(
-    name: str, n_tokens: int, *, width: int = 256, layers: int = 2, token_width: int | None = None, dropout: float = 0.0
+    name: str,
+    n_tokens: int,
+    *,
+    width: int = 256,
+    layers: int = 2,
+    token_width: int | None = None,
+    dropout: float = 0.0,
+    divided: bool = False,
 ) -> TextEncoder:
     """Make the encoder of a name.
 
     :param width: Dimension of the vectors, for encoders from scratch; ``layers`` and ``token_width`` likewise.
     :param dropout: For pretrained encoders.
+    :param divided: Whether each of several ranks holds a part of the vectors of a bag from scratch.
     """
+    if name == "bag":
+        check_size(width, layers)
+        return BagEncoder(n_tokens, width, divided=divided)
     if name in SCRATCH_ENCODERS:
         return make_untrained(name, n_tokens, width, layers, token_width)
     return load_pretrained(name, dropout)

@@ -62,11 +62,12 @@ class TextEncoder(torch.nn.Module):
 class BagEncoder(TextEncoder):
     """The mean of token vectors, or with IDF weights their sum weighted by TF-IDF (``features.bags``)."""
 
-    def __init__(self, n_tokens: int, width: int) -> None:
+    def __init__(self, n_tokens: int, width: int, *, divided: bool = False) -> None:
+        """divided: whether each of several ranks holds a part of the vectors."""
         super().__init__()
         self.idf: Floats | None = None  # [n_tokens]
         self.width, self.spec = width, {"kind": "bag", "n_tokens": n_tokens, "width": width}
-        self.table = SparseEmbedding(n_tokens, width, std=width**-0.5)
+        self.table = SparseEmbedding(n_tokens, width, std=width**-0.5, divided=divided)
 
     def token_states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The token vectors [B, T, width]."""
@@ -79,7 +80,7 @@ class BagEncoder(TextEncoder):
 
     def encode(self, rows: TokenRows) -> Tensor:
         """One vector per text [B, width], computed without padding and without one vector per token."""
-        return self.sum_vectors(weigh_tokens(rows, len(self.table.weight), self.idf))
+        return self.sum_vectors(weigh_tokens(rows, self.table.n_rows, self.idf))
 
     def sum_vectors(self, bags: sp.csr_array) -> Tensor:
         """The sums of token vectors [B, width] with these weights [B, n_tokens]."""

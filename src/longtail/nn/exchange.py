@@ -2,7 +2,7 @@
 
 Dense gradients are summed as one array. The gradients of a sparse embedding stay in their factored form: each rank gets the
 entries of all ranks, which are far fewer than the rows of the table. All ranks sum in the same order, and so get the same
-bits.
+bits. Tables that ranks divide (``divided_rows.py``) have no part in it.
 
 On the CPU, all ranks are on one machine, and arrays go through memory that they share: each writes its gradients there, sums
 its part of all, and reads the others. That is faster than gloo's all_reduce. Otherwise the arrays go through collectives of
@@ -23,10 +23,12 @@ from torch import Tensor
 
 from longtail.csr import sum_weighted_rows
 from longtail.kernels import Floats, Ints, Longs, fast_kernel
-from longtail.nn.ranks import count_ranks, find_wire, gather_sizes, get_rank, get_shared_memory
+from longtail.nn.divided_rows import DividedRows
+from longtail.nn.ranks import count_ranks, find_wire, gather_parts, gather_sizes, get_rank, get_shared_memory, wait_for_ranks
 from longtail.nn.sparse_embedding import RowGradients, SparseEmbedding, run_in_ranges, sort_by_row
 
 _ALIGNMENT = 16  # values: no two ranks write to one line of the cache
+_N_NUMBERS = 2  # that are summed with the gradients
 _GROWTH = 1.5  # of shared memory that is too small
 
 
@@ -41,23 +43,26 @@ class GradientExchange:
     def __init__(self, net: torch.nn.Module, parameters: Iterable[Tensor], *, copies_sum: bool) -> None:
         tables = [module for module in net.modules() if isinstance(module, SparseEmbedding)]
         weights, trained = {table.weight for table in tables}, list(parameters)
-        self.tables = [table for table in tables if any(table.weight is each for each in trained)]
-        self.dense = [parameter for parameter in trained if parameter not in weights]
+        shared = [parameter for parameter in trained if not isinstance(parameter, DividedRows)]
+        self.tables = [table for table in tables if any(table.weight is each for each in shared)]
+        self.dense = [parameter for parameter in shared if parameter not in weights]
         self.copies_sum = copies_sum
         self.sizes = [parameter.numel() for parameter in self.dense]
-        n_values = sum(self.sizes) + len(self.dense) + 1  # which gradients there are, and the loss
-        if shared := get_shared_memory():
-            self._dense: _SharedSum | _CollectiveSum = _SharedSum(shared[0], n_values)
-            self._sparse: _SharedParts | _CollectiveParts = _SharedParts(shared[1])
+        n_values = sum(self.sizes) + len(self.dense) + _N_NUMBERS  # also which gradients there are
+        if files := get_shared_memory():
+            self._dense: _SharedSum | _CollectiveSum = _SharedSum(files[0], n_values)
+            self._sparse: _SharedParts | _CollectiveParts = _SharedParts(files[1])
         else:
             self._dense, self._sparse = _CollectiveSum(n_values), _CollectiveParts()
 
     @torch.no_grad()
-    def run(self, loss: float) -> float:
-        """Replace the gradients by the sum of those of all ranks; return the sum of the losses."""
+    def run(self, numbers: list[float]) -> list[float]:
+        """Replace the gradients by the sum of those of all ranks; return the sums of the numbers, such as the loss."""
         entries = [_sum_lookups(table) for table in self.tables]
-        self._write(self._dense.own, loss)
+        self._write(self._dense.own, numbers)
         sizes = gather_sizes([size for each in entries for size in _measure(each)])  # here, ranks wait for each other
+        if not self.tables:  # nothing was gathered, so nobody has waited
+            wait_for_ranks()
         own = torch.cat([torch.empty(0, dtype=torch.int32, device=find_wire()), *map(_pack, entries)])
         n_values = [int(n) for n in self._count_values(sizes)]
         self._dense.start()
@@ -65,20 +70,20 @@ class GradientExchange:
         total = self._dense.finish()
         self._read(total.clone() if self.copies_sum else total)
         self._unpack(parts, sizes)
-        return float(total[-1])
+        return [float(number) for number in total[-_N_NUMBERS:]]
 
-    def _write(self, out: Tensor, loss: float) -> None:
-        """Write all dense gradients to one array, then which of them there are, and the loss."""
+    def _write(self, out: Tensor, numbers: list[float]) -> None:
+        """Write all dense gradients to one array, then which of them there are, and the numbers."""
         parts = []
         for parameter, size in zip(self.dense, self.sizes, strict=True):
             grad = parameter.grad
             parts.append(torch.zeros(size, device=out.device) if grad is None else grad.reshape(-1).to(out))
-        there = torch.tensor([*(parameter.grad is not None for parameter in self.dense), loss], dtype=torch.float32)
+        there = torch.tensor([*(parameter.grad is not None for parameter in self.dense), *numbers], dtype=torch.float32)
         torch.cat([*parts, there.to(out.device)], out=out)
 
     def _read(self, total: Tensor) -> None:
         """Set the gradients of all parameters that have one on some rank."""
-        there = (total[sum(self.sizes) : -1] > 0).tolist()
+        there = (total[sum(self.sizes) : -_N_NUMBERS] > 0).tolist()
         ends = np.cumsum(self.sizes).tolist()
         for parameter, end, size, is_there in zip(self.dense, ends, self.sizes, there, strict=True):
             parameter.grad = total[end - size : end].view_as(parameter).to(parameter) if is_there else None
@@ -104,6 +109,17 @@ class GradientExchange:
                     arrays = ids.cpu().numpy(), of.cpu().numpy(), data.cpu().numpy().view(np.float32)
                     rows = grad.view(torch.float32).view(n_rows, dim).to(table.weight.device)
                     table.pending.append(RowGradients(*arrays, rows))
+
+
+@torch.no_grad()
+def copy_first(net: torch.nn.Module) -> None:
+    """Give the network of each rank the weights of the first rank's, except for rows that ranks divide."""
+    if count_ranks() > 1:
+        named = net.state_dict(keep_vars=True).values()
+        for value in {id(value): value for value in named if not isinstance(value, DividedRows)}.values():
+            wire = value.detach().to(find_wire()).contiguous()
+            dist.broadcast(wire, 0)
+            value.copy_(wire)
 
 
 def _measure(entries: RowGradients | None) -> tuple[int, int]:
@@ -207,6 +223,4 @@ class _CollectiveParts:
 
     def gather(self, own: Tensor, sizes: list[int]) -> list[Tensor]:
         """Return the arrays of all ranks."""
-        parts = [own.new_empty(max(sizes)) for _ in sizes]
-        dist.all_gather(parts, torch.nn.functional.pad(own, (0, max(sizes) - len(own))))
-        return [part[:size] for part, size in zip(parts, sizes, strict=True)]
+        return gather_parts(own, sizes)

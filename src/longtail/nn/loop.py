@@ -22,11 +22,12 @@ from torch import Tensor
 from longtail.errors import LongtailError, SettingError
 from longtail.files import check_new_file, open_atomic
 from longtail.nn.average import WeightAverage
-from longtail.nn.checkpoint import Stateful, load_checkpoint, save_checkpoint
+from longtail.nn.checkpoint import Stateful, load_checkpoint, name_own_checkpoint, save_checkpoint, save_of_each_rank
 from longtail.nn.devices import adapt_threads
-from longtail.nn.exchange import GradientExchange
+from longtail.nn.divided_rows import clip_gradients, describe_division, has_divided_rows
+from longtail.nn.exchange import GradientExchange, copy_first
 from longtail.nn.loop_plan import LoopPlan
-from longtail.nn.ranks import agree, copy_first, count_ranks, get_rank, take_part
+from longtail.nn.ranks import agree, copy_random_state, count_ranks, get_rank, take_part
 from longtail.nn.schedule import get_schedule
 from longtail.nn.validation import MeanPrecision
 from longtail.progress import SILENT, Progress, Stage
@@ -86,10 +87,13 @@ def train(
 ) -> TrainingRun:
     """Train a network. It ends with its best weights by the metric; without a metric, with the last (averaged) ones.
 
-    A parameter group of the optimiser that has a key ``unfreeze_epoch`` is not trained before that epoch.
+    A parameter group of the optimiser that has a key ``unfreeze_epoch`` is not trained before that epoch. If ranks divide
+    tables of the network (``divided_rows.py``), all of them call the metric; ``collect_rows`` joins the tables afterwards.
     """
     loop = _Loop(net, loss, optimizer, plan)
     run = loop.run
+    if loop.is_divided:
+        progress.say(describe_division(net))
     with progress.stage(plan.name, plan.epochs * plan.steps) as stage:
         stage.advance(run.epoch * plan.steps + run.step)
         while loop.goes_on():
@@ -97,11 +101,11 @@ def train(
             unfreeze_groups(optimizer, run.epoch)
             seconds = loop.run_epoch(batches(np.random.default_rng([plan.seed, run.epoch])), stage)
             loop.average.after_epoch(run.epoch)
-            finish_epoch(run, net, loop.average, metric if loop.is_first else None, seconds)
+            finish_epoch(run, net, loop.average, metric if loop.validates else None, seconds)
             _check_collapse(run, plan)
             if plan.log and loop.is_first:
                 _write_log(plan.log, run.history)
-            if plan.checkpoint and loop.is_first:
+            if plan.checkpoint and loop.validates:
                 loop.save()
     if loop.read_clock() >= 1 and run.epoch <= plan.epochs:
         progress.say(f"stopped after {plan.minutes:g} minutes, in epoch {run.epoch} of {plan.epochs}{_show_metric(run)}")
@@ -110,6 +114,7 @@ def train(
     else:
         loop.average.swap()
     copy_first(net)
+    copy_random_state()  # of a network that is trained next, ranks may draw different rows of one table
     loop.set_rates(1.0)
     net.eval()
     return run
@@ -122,20 +127,20 @@ class _Loop:
         if plan.accumulate < 1:
             raise SettingError(f"accumulate is {plan.accumulate}", hint="It must be a positive integer")
         self.net, self.loss, self.optimizer, self.plan = net, loss, optimizer, plan
-        self.is_first = get_rank() == 0  # of the ranks: the one that validates and writes files
-        self.run, self.average = TrainingRun(), _make_average(net, plan, "none" if get_rank() else plan.average)
+        self.is_first = get_rank() == 0  # of the ranks: the one that writes files
+        self.is_divided = has_divided_rows(net)
+        self.validates = self.is_first or self.is_divided  # and averages weights: those that it has
+        self.run, self.average = TrainingRun(), _make_average(net, plan, plan.average if self.validates else "none")
         self.schedule, self.rates = get_schedule(plan.schedule), [group["lr"] for group in optimizer.param_groups]
         self.dense = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self.device = next(net.parameters()).device
         self.fixed_settings = plan.fixed_settings()
         self.parts: dict[str, Stateful] = {"net": net, "optimizer": optimizer, "run": self.run, "random": _RandomState()}
-        self.parts |= {"average": self.average} if self.is_first else {}
+        self.parts |= {"average": self.average} if self.validates else {}
         for path in (plan.checkpoint, plan.log):
             check_new_file(path)  # before hours of training
         if plan.checkpoint and Path(plan.checkpoint).exists():
-            load_checkpoint(plan.checkpoint, self.fixed_settings, self.parts)
-            if not self.is_first:
-                self.run.best_weights = {}
+            self.load()
         copy_first(net)  # ranks have drawn their weights at random
         self.exchange = None
         if count_ranks() > 1:
@@ -164,7 +169,7 @@ class _Loop:
             if number < run.step:
                 continue
             part, share = take_part(batch)
-            torch.manual_seed(_combine_seeds(plan.seed, run.epoch, number, *([get_rank()] if self.exchange else [])))
+            self._set_seed(_combine_seeds(plan.seed, run.epoch, number, *([get_rank()] if self.exchange else [])))
             first = number - number % plan.accumulate  # batch of this update
             n_batches = min(plan.accumulate, plan.steps - first)  # of this update
             if number == first:
@@ -185,14 +190,23 @@ class _Loop:
                 break
         return time.monotonic() - self.started
 
+    def _set_seed(self, seed: int) -> None:
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed also looks for other devices: 0.2 ms
+        else:
+            torch.manual_seed(seed)
+
     def _update(self) -> None:
-        self.run.loss += self.part_loss if self.exchange is None else self.exchange.run(self.part_loss)
+        is_old = self.is_first and time.monotonic() - self.saved > CHECKPOINT_SECONDS  # the last checkpoint
+        numbers = [self.part_loss, float(is_old)]
+        loss, n_old = numbers if self.exchange is None else self.exchange.run(numbers)
+        self.run.loss += loss
         self.part_loss = 0.0
         if self.plan.clip:
-            torch.nn.utils.clip_grad_norm_(self.dense, self.plan.clip)
+            clip_gradients(self.dense, self.plan.clip)
         self.optimizer.step()
         self.average.after_step()
-        if self.plan.checkpoint and self.is_first and time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+        if self.plan.checkpoint and n_old and self.validates:
             self.run.seconds += time.monotonic() - self.started
             self.save()
             self.started = time.monotonic()
@@ -204,8 +218,24 @@ class _Loop:
 
     def save(self) -> None:
         """Write a checkpoint."""
-        save_checkpoint(self.plan.checkpoint or "", self.fixed_settings, self.parts)
+        path, arguments = self.plan.checkpoint or "", (self.fixed_settings, self.parts)
+        if self.is_divided:
+            save_of_each_rank(path, *arguments, (self.run.epoch, self.run.step))
+        else:
+            save_checkpoint(path, *arguments)
         self.saved = time.monotonic()
+
+    def load(self) -> None:
+        """Continue from the checkpoint."""
+        path, arguments = self.plan.checkpoint or "", (self.fixed_settings, self.parts)
+        if not self.is_divided or self.is_first:
+            load_checkpoint(path, *arguments)
+        if self.is_divided:
+            done = int(agree(self.run.epoch)), int(agree(self.run.step))
+            if not self.is_first:
+                load_checkpoint(name_own_checkpoint(path, done), *arguments)
+        elif not self.is_first:
+            self.run.best_weights = {}
 
 
 class _RandomState:

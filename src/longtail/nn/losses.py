@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
+from longtail.nn.divided_rows import DividedRows, Positives, gather_batch, logsumexp_over_ranks, to_own_rows
+from longtail.nn.ranks import count_ranks
+
 LABELS_PER_BLOCK = 8192  # whose scores are in memory at a time
 MAX_KEPT_SCORES = 2**24  # scores of a batch for all labels that are kept between two passes: 64 MB
-
-Positives = tuple[Tensor, Tensor]  # rows of the batch, ascending, and labels: one pair per positive label of a sample
 
 
 def list_positives(Y: sp.csr_array, device: torch.device | None = None) -> Positives:
@@ -89,10 +90,18 @@ def chain_logits(a: Tensor, b: Tensor) -> Tensor:
 def full_loss(kind: str, H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int = LABELS_PER_BLOCK) -> Tensor:
     """The loss of a batch over all labels, per sample: ``bce``, or ``softmax`` of each positive label.
 
-    H: [B, d]. V: [n_labels, d]. bias: [n_labels].
+    H: [B, d]. V: [n_labels, d]. bias: [n_labels]. If ranks divide the labels and so their biases, the result is the part of
+    this rank's labels in the loss of the samples of all ranks.
     """
     with torch.autocast(H.device.type, enabled=False):  # bfloat16 is too coarse for sums over many labels
-        out: Tensor = _FULL_LOSSES[kind].apply(H.float(), V, bias, true, block)  # type: ignore[no-untyped-call]
+        if not isinstance(bias, DividedRows):
+            return _apply_full_loss(kind, H.float(), V, bias, true, (block, False))
+        H, (samples, labels), share = gather_batch(H.float(), true)
+        return _apply_full_loss(kind, H, V, bias, (samples, to_own_rows(labels, bias)), (block, True)) / share
+
+
+def _apply_full_loss(kind: str, *arguments: Any) -> Tensor:
+    out: Tensor = _FULL_LOSSES[kind].apply(*arguments)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -107,7 +116,10 @@ class _FullLoss(torch.autograd.Function):
 def iterate_blocks(
     H: Tensor, V: Tensor, bias: Tensor | None, true: Positives, block: int
 ) -> Iterator[tuple[slice, Tensor, Positives]]:
-    """For each block of labels: its slice, its scores [B, block], and the (row, column) pairs of positives in it."""
+    """For each block of labels: its slice, its scores [B, block], and the (row, column) pairs of positives in it.
+
+    Positives with the label −1, those of other ranks, are in no block.
+    """
     rows, labels = true
     order = torch.argsort(labels)
     rows, labels = rows[order], labels[order]
@@ -122,9 +134,9 @@ class _FullBce(_FullLoss):
     """Binary cross-entropy of every label, summed: log(1 + e^z) − y z."""
 
     @staticmethod
-    def forward(ctx: Any, H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int) -> Tensor:
+    def forward(ctx: Any, H: Tensor, V: Tensor, bias: Tensor, true: Positives, how: tuple[int, bool]) -> Tensor:
         total, to_H, to_V, to_bias = _start_gradients(H, V, bias)
-        for part, z, at in iterate_blocks(H, V, bias, true, block):
+        for part, z, at in iterate_blocks(H, V, bias, true, how[0]):
             total += softplus(z).sum() - z[at].sum()
             gradient = z.sigmoid_()  # [B, block]
             gradient[at] -= 1
@@ -140,8 +152,8 @@ class _FullSoftmax(_FullLoss):
     """
 
     @staticmethod
-    def forward(ctx: Any, H: Tensor, V: Tensor, bias: Tensor, true: Positives, block: int) -> Tensor:
-        total, to_H, to_V, to_bias = _start_gradients(H, V, bias)
+    def forward(ctx: Any, H: Tensor, V: Tensor, bias: Tensor, true: Positives, how: tuple[int, bool]) -> Tensor:
+        (block, divided), (total, to_H, to_V, to_bias) = how, _start_gradients(H, V, bias)
         n_true = torch.bincount(true[0], minlength=len(H)).to(H.dtype)  # [B]
         log_sum = torch.full((len(H),), -torch.inf, device=H.device)
         blocks = iterate_blocks(H, V, bias, true, block)
@@ -149,7 +161,8 @@ class _FullSoftmax(_FullLoss):
         for _, z, at in kept or blocks:
             log_sum = torch.logaddexp(log_sum, torch.logsumexp(z, 1))
             total -= z[at].sum()
-        total += (n_true * log_sum).sum()
+        log_sum = logsumexp_over_ranks(log_sum) if divided else log_sum
+        total += (n_true * log_sum).sum() / (count_ranks() if divided else 1)
         shift, weight = log_sum[:, None], n_true[:, None] / len(H)
         for part, z, at in kept or iterate_blocks(H, V, bias, true, block):
             gradient = z.sub_(shift).exp_().mul_(weight)  # [B, block]

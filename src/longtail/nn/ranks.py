@@ -106,6 +106,12 @@ def take_part(rows: _Rows) -> tuple[_Rows, float]:
     return part, len(part) / len(rows)
 
 
+def wait_for_ranks() -> None:
+    """Wait until all ranks are here."""
+    if count_ranks() > 1:
+        dist.barrier()
+
+
 def agree(value: float) -> float:
     """Return the value of the first rank."""
     if count_ranks() == 1:
@@ -137,12 +143,22 @@ def gather_labels(labels: Ints) -> Ints:
     """
     if count_ranks() == 1:
         return labels
-    own = torch.from_numpy(labels).to(find_wire())
-    sizes = gather_sizes([len(own)])[:, 0]
-    parts = [own.new_empty(int(sizes.max())) for _ in sizes]
-    dist.all_gather(parts, torch.nn.functional.pad(own, (0, len(parts[0]) - len(own))))
-    out: Ints = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).cpu().numpy()
+    sizes = gather_sizes([len(labels)])[:, 0].tolist()
+    out: Ints = torch.cat(gather_parts(torch.from_numpy(labels), sizes)).cpu().numpy()
     return out
+
+
+def gather_parts(own: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Return the tensors of all ranks, on the wire.
+
+    :param own: The tensor of this rank [n, …].
+    :param sizes: n of each rank.
+    """
+    wire = own.new_zeros(max(sizes), *own.shape[1:], device=find_wire())
+    wire[: len(own)] = own
+    parts = [torch.empty_like(wire) for _ in sizes]
+    dist.all_gather(parts, wire)
+    return [part[:size] for part, size in zip(parts, sizes, strict=True)]
 
 
 def gather_sizes(sizes: list[int]) -> Longs:
@@ -154,14 +170,12 @@ def gather_sizes(sizes: list[int]) -> Longs:
     return out
 
 
-@torch.no_grad()
-def copy_first(net: torch.nn.Module) -> None:
-    """Give the network of each rank the weights of the first rank's."""
+def copy_random_state() -> None:
+    """Give each rank the random numbers of the first, so that they draw the same from here on."""
     if count_ranks() > 1:
-        for value in {id(value): value for value in net.state_dict().values()}.values():
-            wire = value.to(find_wire()).contiguous()
-            dist.broadcast(wire, 0)
-            value.copy_(wire)
+        state = torch.get_rng_state().to(find_wire())
+        dist.broadcast(state, 0)
+        torch.set_rng_state(state.cpu())
 
 
 def find_wire() -> torch.device:

@@ -20,6 +20,7 @@ from torch import Tensor
 from longtail.csr import MAX_INT32, sum_weighted_rows
 from longtail.errors import DataError, SettingError
 from longtail.kernels import Floats, Ints, fast_kernel, kernel, map_parallel
+from longtail.nn.divided_rows import DividedRows, count_rows, make_rows, share_bag, share_lookup
 
 Array = Tensor | NDArray[Any]
 
@@ -58,14 +59,28 @@ class SparseEmbedding(torch.nn.Module):
     ([0, 2], [[1.0, 1.0], [0.5, 0.5]])
     """
 
-    def __init__(self, n_rows: int, dim: int, *, std: float = 0.01, generator: torch.Generator | None = None) -> None:
-        """Rows are drawn from a normal distribution with standard deviation ``std`` (0: all zeros)."""
+    def __init__(
+        self,
+        n_rows: int,
+        dim: int,
+        *,
+        std: float = 0.01,
+        generator: torch.Generator | None = None,
+        divided: bool = False,
+    ) -> None:
+        """Rows are drawn from a normal distribution with standard deviation ``std`` (0: all zeros).
+
+        :param divided: Whether each rank holds a part of the rows.
+        """
         super().__init__()
         if not (0 < n_rows <= MAX_INT32 and dim > 0 and std >= 0):
             found = f"an embedding of {n_rows} x {dim} with std {std}"
             raise SettingError(found, hint="It needs 1 to 2^31 - 1 rows, at least one column, and std of at least 0")
-        weight = torch.zeros(n_rows, dim) if std == 0 else torch.empty(n_rows, dim).normal_(0, std, generator=generator)
-        self.weight = torch.nn.Parameter(weight)  # its .grad stays None
+
+        def draw(rows: Tensor) -> Tensor:
+            return rows.zero_() if std == 0 else rows.normal_(0, std, generator=generator)
+
+        self.weight = make_rows(n_rows, dim, draw, divided=divided)  # its .grad stays None
         self.pending: list[RowGradients] = []
         self._slot: Ints = np.empty(0, np.int32)
 
@@ -82,14 +97,26 @@ class SparseEmbedding(torch.nn.Module):
             found = f"{len(indices)} indices and {len(data)} values do not fit indptr"
             raise DataError(found, hint="Give the three arrays of one CSR matrix")
         batch = (indptr.astype(np.int32, copy=False), self._check_ids(indices), data)
-        out: Tensor = _BagFunction.apply(self._check_weight(), self, *batch)  # type: ignore[no-untyped-call]
-        return out  # [n, dim]
+        return share_bag(self._bag, *batch) if isinstance(self.weight, DividedRows) else self._bag(*batch)  # [n, dim]
+
+    def _bag(self, indptr: Ints, indices: Ints, data: Floats) -> Tensor:
+        """X W [n, dim] for rows that this process holds."""
+        out: Tensor = _BagFunction.apply(self._check_weight(), self, indptr, indices, data)  # type: ignore[no-untyped-call]
+        return out
 
     def lookup(self, ids: Array) -> Tensor:
         """The rows ``ids``, as [*ids.shape, dim]."""
         ids = self._check_ids(_to_numpy(ids))
-        out: Tensor = _LookupFunction.apply(self._check_weight(), self, ids.ravel())  # type: ignore[no-untyped-call]
+        if isinstance(self.weight, DividedRows):
+            out = share_lookup(self._look_up, ids.ravel())
+        else:
+            out = self._look_up(ids.ravel())
         return out.view(*ids.shape, self.weight.shape[1])  # [*ids.shape, dim]
+
+    def _look_up(self, ids: Ints) -> Tensor:
+        """Rows that this process holds [n, dim]."""
+        out: Tensor = _LookupFunction.apply(self._check_weight(), self, ids)  # type: ignore[no-untyped-call]
+        return out
 
     def take_gradient(self) -> RowGradients | None:
         """Return the gradient since the last call and clear it; None if there is none."""
@@ -106,6 +133,11 @@ class SparseEmbedding(torch.nn.Module):
         return self._slot
 
     @property
+    def n_rows(self) -> int:
+        """The number of rows, also of those that other ranks hold."""
+        return count_rows(self.weight)
+
+    @property
     def uses_kernels(self) -> bool:
         """Whether compiled kernels are used: on the CPU; elsewhere torch."""
         return self.weight.device.type == "cpu"
@@ -118,8 +150,8 @@ class SparseEmbedding(torch.nn.Module):
     def _check_ids(self, ids: NDArray[Any]) -> Ints:
         if ids.dtype.kind not in "iu":
             raise DataError(f"row ids are {ids.dtype}", hint="Give integers")
-        if ids.size and (ids.min() < 0 or ids.max() >= len(self.weight)):  # kernels do not check bounds
-            hint = f"The embedding has rows 0 to {len(self.weight) - 1}"
+        if ids.size and (ids.min() < 0 or ids.max() >= self.n_rows):  # kernels do not check bounds
+            hint = f"The embedding has rows 0 to {self.n_rows - 1}"
             raise DataError(f"row ids are from {ids.min()} to {ids.max()}", hint=hint)
         return ids.astype(np.int32, copy=False)
 

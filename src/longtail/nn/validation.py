@@ -13,6 +13,7 @@ from torch import Tensor
 
 from longtail.kernels import Ints
 from longtail.linear.sparse_part import Doubles
+from longtail.nn.divided_rows import DividedRows, merge_best, to_own_rows
 from longtail.topk import TopK, find_hits
 
 SAMPLES_PER_BLOCK = 512  # whose scores of all labels are in memory at a time
@@ -54,22 +55,29 @@ def rank_by_inner_product(
     embed: Callable[[sp.csr_array], Tensor],
     V: Tensor,
     bias: Tensor,
+    table: Tensor,
     seen: Ints,
     X: sp.csr_array,
     others: Callable[[sp.csr_array], Tensor] | None = None,
 ) -> Callable[[slice], TopK]:
     """Make a function that returns the five best labels by inner product of a slice of the samples X.
 
-    embed: samples -> [n, d]. V: [n_labels, d]. bias: [n_labels]. seen: labels with training samples, the only candidates.
-    others: samples -> [n, n_labels] scores that are added.
+    embed: samples -> [n, d]. V: [n_labels, d]. bias: [n_labels]. table: the parameter of V; if ranks divide it, V and bias
+    are those of this rank. seen: labels with training samples, the only candidates. others: samples -> [n, n_labels] scores
+    that are added.
     """
-    vectors, bias = V[seen].T, bias[seen]
+    places = to_own_rows(torch.from_numpy(seen).long(), table).numpy()
+    k, labels = min(5, len(seen)), seen[places >= 0]
+    vectors, bias = V[places[places >= 0]].T, bias[places[places >= 0]]
 
     def best(part: slice) -> TopK:
         Z = embed(X[part]) @ vectors + bias
         if others is not None:
-            Z += others(X[part])[:, seen]
-        top = Z.topk(min(5, len(seen)))
-        return TopK(seen[top.indices.cpu().numpy()], top.values.cpu().numpy())
+            Z += others(X[part])[:, labels]
+        scores, columns = Z.topk(min(k, len(labels)))
+        ids = torch.from_numpy(labels)[columns.cpu()]
+        if isinstance(table, DividedRows):
+            scores, ids = merge_best(scores, ids, k)
+        return TopK(ids.numpy(), scores.cpu().numpy())
 
     return best

@@ -122,7 +122,7 @@ def prepare_texts(
         assert isinstance(encoder, BagEncoder)
         return TrainingTexts(np.diff(rows.indptr).astype(np.int64), lambda some: encoder.sum_vectors(rows[some]))
     if isinstance(encoder, BagEncoder) and trained is encoder:
-        bags = weigh_tokens(rows, len(encoder.table.weight), encoder.idf)  # once, not in each epoch
+        bags = weigh_tokens(rows, encoder.table.n_rows, encoder.idf)  # once, not in each epoch
         return TrainingTexts(rows.lengths, lambda some: encoder.sum_vectors(bags[some]))
     if trained is encoder:
         return TrainingTexts(rows.lengths, lambda some: encoder.encode(rows[some]))

@@ -22,8 +22,18 @@ from torch.nn.functional import softplus
 from longtail.errors import SettingError, suggest
 from longtail.kernels import Floats
 from longtail.models.aplc.partition import ClusterLogOdds, Partition, compute_cluster_dims
-from longtail.nn.losses import LABELS_PER_BLOCK, Positives, chain_logits, iterate_blocks
-from longtail.nn.ranks import pool_count
+from longtail.nn.divided_rows import (
+    DividedRows,
+    Positives,
+    divide_rows,
+    find_rows,
+    gather_batch,
+    make_rows,
+    merge_best,
+    to_own_rows,
+)
+from longtail.nn.losses import LABELS_PER_BLOCK, chain_logits, iterate_blocks
+from longtail.nn.ranks import count_ranks, pool_count
 from longtail.topk import TopK
 
 _NORMALISATIONS = ("batch", "sample", "global")
@@ -34,12 +44,12 @@ class TailCluster(torch.nn.Module):
 
     bias: Tensor  # [n_labels]
 
-    def __init__(self, d: int, width: int, n_labels: int, log_odds: Floats | None) -> None:
+    def __init__(self, d: int, width: int, n_labels: int, log_odds: Floats | None, *, divided: bool = False) -> None:
         super().__init__()
         self.project = torch.nn.Linear(d, width, bias=False)
         self.norm = torch.nn.LayerNorm(width)
-        self.vectors = _init_vectors(n_labels, width)
-        _init_bias(self, "bias", n_labels, log_odds)
+        self.vectors = _init_vectors(n_labels, width, divided)
+        _init_bias(self, "bias", n_labels, log_odds, divided)
 
     def forward(self, H: Tensor) -> Tensor:
         """[R, d] to [R, width]."""
@@ -51,7 +61,8 @@ class AplcHead(torch.nn.Module):
     """The output layer for text vectors of any encoder.
 
     The ids of labels are those of the label matrix. Parameters are dense; those of a tail in which no sample of a batch has
-    a label have no gradient (None), so torch's optimisers skip them.
+    a label have no gradient (None), so torch's optimisers skip them. Ranks can divide the labels of each cluster: the loss
+    of a rank is then that of its labels, for the texts of all ranks.
 
     >>> from longtail.models.aplc.partition import partition_by_shares
     >>> head = AplcHead(8, partition_by_shares([5, 9, 1, 1], [0.5, 0.5]))
@@ -76,6 +87,7 @@ class AplcHead(torch.nn.Module):
         cluster_negatives: bool = True,
         normalise: str = "sample",
         block: int = LABELS_PER_BLOCK,
+        divided: bool = False,
     ) -> None:
         """Initialise the parameters.
 
@@ -87,18 +99,19 @@ class AplcHead(torch.nn.Module):
         :param normalise: "batch" averages the loss over samples; "sample" first divides that of each sample by the number of
             its terms (as in the authors' code); "global" divides by the number of all terms (eq. 5).
         :param block: Labels whose logits are in memory at a time.
+        :param divided: Whether each rank holds the vectors and biases of a part of the labels.
         """
         if normalise not in _NORMALISATIONS:
             raise SettingError(f'normalise is "{normalise}"', hint=suggest(normalise, _NORMALISATIONS))
         super().__init__()
         self.cluster_negatives, self.normalise, self.block = cluster_negatives, normalise, block
         sizes, dims = partition.sizes.tolist(), compute_cluster_dims(d, q, partition.n_tails)
-        self.vectors = _init_vectors(sizes[0], d)
+        self.vectors = _init_vectors(sizes[0], d, divided)
         self.clusters = _init_vectors(partition.n_tails, d)
         prior = [None] * len(sizes) if log_odds is None else log_odds.labels
-        _init_bias(self, "bias", sizes[0], prior[0])
+        _init_bias(self, "bias", sizes[0], prior[0], divided)
         _init_bias(self, "cluster_bias", partition.n_tails, None if log_odds is None else log_odds.tails)
-        tails = (TailCluster(d, *each) for each in zip(dims[1:], sizes[1:], prior[1:], strict=True))
+        tails = (TailCluster(d, *each, divided=divided) for each in zip(dims[1:], sizes[1:], prior[1:], strict=True))
         self.tails = torch.nn.ModuleList(tails)  # type: ignore[assignment]
         self.sizes = sizes
         starts = np.concatenate([[0], partition.ends])
@@ -111,26 +124,30 @@ class AplcHead(torch.nn.Module):
         In float32, also under autocast: half precision is too coarse for sums over many labels.
         """
         with torch.autocast(H.device.type, enabled=False):
-            H = H.to(self.vectors.dtype)
+            H, share, n_parts = H.to(self.vectors.dtype), 1.0, 1
+            if isinstance(self.vectors, DividedRows):
+                n_parts, (H, true, share) = count_ranks(), gather_batch(H, true)
             rows, places = true[0], self.place[true[1]]
             cluster = torch.searchsorted(self.starts, places, right=True) - 1  # −1: in no cluster, so not trained
             touched = torch.zeros(len(H), len(self.sizes), dtype=torch.bool, device=H.device)  # [B, 1 + K]
             touched[rows[cluster > 0], cluster[cluster > 0]] = True
             weight = self._weight_terms(touched[:, 1:])  # [B]
             inside = cluster == 0
-            total = _cluster_bce(H, self.vectors, self.bias, None, weight, (rows[inside], places[inside]), self.block)
+            (_, V, bias), *tails = self.get_layers()
+            pairs = rows[inside], to_own_rows(places[inside], V)
+            total = _cluster_bce(H, V, bias, None, weight, pairs, self.block)
             A = (H @ self.clusters.T + self.cluster_bias).float()  # [B, K]
             if self.cluster_negatives:
-                total = total + (softplus(A) * ~touched[:, 1:] * weight[:, None]).sum()
-            for t, tail in enumerate(self.tails, 1):
+                total = total + (softplus(A) * ~touched[:, 1:] * weight[:, None]).sum() / n_parts
+            for t, (project, V, bias) in enumerate(tails, 1):
                 needs = touched[:, t].nonzero()[:, 0]  # [R] samples that have a label in the tail: only they enter its loss
                 if not len(needs):
                     continue
                 inside = cluster == t
-                pairs = torch.searchsorted(needs, rows[inside]), places[inside] - self.starts[t]
-                layer = tail(H[needs]), tail.vectors, tail.bias
+                pairs = torch.searchsorted(needs, rows[inside]), to_own_rows(places[inside] - self.starts[t], V)
+                layer = project(H[needs]), V, bias
                 total = total + _cluster_bce(*layer, A[needs, t - 1], weight[needs], pairs, self.block)
-            return total
+            return total / share
 
     def _weight_terms(self, touched: Tensor) -> Tensor:
         """The weight of each loss term of a sample [B]. touched: [B, K] whether it has a label in each tail."""
@@ -158,18 +175,22 @@ class AplcHead(torch.nn.Module):
         return z
 
     def get_layers(self) -> list[tuple[torch.nn.Module, Tensor, Tensor]]:
-        """For the head and each tail: the layer before the label vectors, the vectors and the biases."""
+        """For the head and each tail: the layer before the label vectors, the vectors and the biases; those of this rank."""
         tails = ((tail, tail.vectors, tail.bias) for tail in self.tails)
-        return [(torch.nn.Identity(), self.vectors, self.bias), *tails]
+        layers = [(torch.nn.Identity(), self.vectors, self.bias), *tails]
+        return [(project, V, b if isinstance(b, torch.nn.Parameter) else b[find_rows(V)]) for project, V, b in layers]
 
     @torch.no_grad()
     def logits(self, H: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The logits of the probabilities of eq. 2, one block at a time: the labels [C], and z [B, C] with p = σ(z)."""
+        """The logits of the probabilities of eq. 2, one block at a time: the labels [C], and z [B, C] with p = σ(z).
+
+        If ranks divide the labels, those of this rank.
+        """
         H = H.to(self.vectors.dtype)
         A = (H @ self.clusters.T + self.cluster_bias).float()
-        layers = [(H, self.vectors, self.bias), *((tail(H), tail.vectors, tail.bias) for tail in self.tails)]
-        for t, (P, V, bias) in enumerate(layers):
-            labels = self.order[self.starts[t] : self.starts[t + 1]]
+        for t, (project, V, bias) in enumerate(self.get_layers()):
+            P = project(H)
+            labels = self.order[self.starts[t] : self.starts[t + 1]][find_rows(V)]
             for start in range(0, len(V), self.block):
                 part = slice(start, start + self.block)
                 z = (P @ V[part].T + bias[part]).float()
@@ -187,6 +208,8 @@ class AplcHead(torch.nn.Module):
             ids, by_id = ids.sort(dim=1)
             z, by_score = torch.sort(z.gather(1, by_id), dim=1, descending=True, stable=True)
             z, ids = z[:, :k], ids.gather(1, by_score)[:, :k]
+        if isinstance(self.vectors, DividedRows):
+            z, ids = merge_best(z, ids, min(k, sum(self.sizes)))
         return TopK(ids.cpu().numpy(), z.sigmoid().cpu().numpy())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -218,17 +241,17 @@ class AplcHead(torch.nn.Module):
             done += len(rows)
 
 
-def _init_vectors(n: int, d: int) -> torch.nn.Parameter:
+def _init_vectors(n: int, d: int, divided: bool = False) -> torch.nn.Parameter:
     """Initialise as torch.nn.Linear does."""
-    return torch.nn.Parameter(torch.empty(n, d).uniform_(-(d**-0.5), d**-0.5))
+    return make_rows(n, d, lambda rows: rows.uniform_(-(d**-0.5), d**-0.5), divided=divided)
 
 
-def _init_bias(module: torch.nn.Module, name: str, n: int, log_odds: Floats | None) -> None:
+def _init_bias(module: torch.nn.Module, name: str, n: int, log_odds: Floats | None, divided: bool = False) -> None:
     """Add a bias that is trained from these log-odds on, or one that stays 0."""
     if log_odds is None:
         module.register_buffer(name, torch.zeros(n), persistent=False)
     else:
-        module.register_parameter(name, torch.nn.Parameter(torch.from_numpy(log_odds.astype(np.float32))))
+        module.register_parameter(name, divide_rows(torch.from_numpy(log_odds.astype(np.float32)), divided=divided))
 
 
 def _cluster_bce(

@@ -13,6 +13,7 @@ from longtail.models.aplc.head import AplcHead
 from longtail.models.aplc.partition import ClusterLogOdds, Partition, find_cheapest_partition, partition_by_shares
 from longtail.models.aplc.plan import AplcPlan
 from longtail.models.aplc.settings import AplcSettings
+from longtail.nn.divided_rows import pays_to_divide
 from longtail.nn.encoders import TextEncoder
 from longtail.topk import TopK
 
@@ -38,6 +39,7 @@ class AplcNetwork(torch.nn.Module):
             log_odds=log_odds,
             cluster_negatives=settings.cluster_negatives,
             normalise=settings.normalise,
+            divided=pays_to_divide(len(partition.order), plan.batch),
         )
 
     def embed(self, V: Tensor) -> Tensor:

@@ -17,9 +17,11 @@ from torch.nn.functional import normalize
 from longtail.kernels import Longs
 from longtail.models.aplc.network import AplcNetwork
 from longtail.models.aplc.partition import Partition
+from longtail.nn.divided_rows import DividedRows, find_rows, sum_over_ranks
 
 _SCALE = 1.5  # times the mean size of the log-odds, so that a text at the centroid probably has the label
 _MIN_LOG_ODDS = 1.0
+_MIN_AWAY = 1e-4  # distance of a label's centroid, over that of texts
 _TEXTS_PER_BLOCK = 4096
 
 
@@ -51,15 +53,22 @@ def start_at_centroids(
         rows = np.arange(Y.shape[0]) if t == 0 else np.flatnonzero(np.diff(inside.indptr))  # texts of the cluster
         if not len(rows):
             continue
+        own = find_rows(V)
         sums, total, squares = torch.zeros_like(V), torch.zeros(V.shape[1], device=device), 0.0
         for some in np.array_split(rows, len(rows) // _TEXTS_PER_BLOCK + 1):
             P = project(torch.tanh(net.hidden(encode(some))))  # [n, width of the cluster]
             total, squares = total + P.sum(0), squares + float(P.square().sum())
-            sums += torch.from_numpy(inside[some].T.tocsr().astype(np.float32) @ P.cpu().numpy()).to(device)
+            sums += torch.from_numpy(inside[some][:, own].T.tocsr().astype(np.float32) @ P.cpu().numpy()).to(device)
         mean = total / len(rows)
         distance = max(squares / len(rows) - float(mean.square().sum()), 1e-12) ** 0.5
-        counts = torch.from_numpy(np.bincount(inside.indices, minlength=end - first)).to(device)[:, None]
-        size = (scale or _SCALE) * max(float(bias.abs().mean()), _MIN_LOG_ODDS)
+        counts = torch.from_numpy(np.bincount(inside.indices, minlength=end - first)[own]).to(device)[:, None]
+        size = (scale or _SCALE) * max(_average(bias.abs(), V), _MIN_LOG_ODDS)
         away = (sums / counts.clamp(min=1) - mean) * (counts > 0)  # 0 for labels whose texts are all held out
+        away *= away.norm(dim=1, keepdim=True) > _MIN_AWAY * distance  # of a label that all texts have: a rounding error
         V.copy_(normalize(away, dim=1) * (size / distance))
         bias -= V @ mean
+
+
+def _average(values: Tensor, V: Tensor) -> float:
+    """The mean of a number for each label of a cluster with the vectors V, of all ranks."""
+    return float(sum_over_ranks(values.sum())) / V.n_rows if isinstance(V, DividedRows) else float(values.mean())

@@ -27,6 +27,7 @@ from longtail.models.aplc.plan import WORDS, AplcPlan
 from longtail.models.aplc.settings import AplcSettings, Texts
 from longtail.models.aplc.start import start_at_centroids
 from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.divided_rows import collect_rows, pays_to_divide
 from longtail.nn.encoder_factory import encoder_to_arrays, make_encoder
 from longtail.nn.encoders import BagEncoder, TextEncoder, group_by_layer
 from longtail.nn.loop import Metric, TrainingRun, train
@@ -178,7 +179,8 @@ def fit_aplc(
     torch.manual_seed(settings.seed)
     sizes = {"width": plan.width, "layers": settings.layers or _LAYERS}
     kind = "bag" if settings.encoder == WORDS else settings.encoder  # of features rather than of tokens
-    encoder = make_encoder(kind, n_inputs, **sizes, dropout=settings.encoder_dropout or 0.0)
+    divided, dropout = pays_to_divide(n_inputs, plan.batch), settings.encoder_dropout or 0.0
+    encoder = make_encoder(kind, n_inputs, **sizes, dropout=dropout, divided=divided)
     encoder = encoder.to(find_device(settings.device))
     if isinstance(encoder, BagEncoder) and isinstance(rows, TokenRows):
         encoder.idf = fit_idf(rows, n_inputs) if plan.token_weights == "tfidf" else None
@@ -187,6 +189,7 @@ def fit_aplc(
     training = AplcTraining(encoder, partition, rows, Y, settings, plan, log_odds)
     with torch_threads(training.n_threads):
         run = training.fit(valid, progress)
+    collect_rows(training.net)
     return training.collect_arrays(), run.history
 
 
@@ -200,5 +203,5 @@ def _sum_weights(bag: BagEncoder, rows: Texts) -> float:
     A step of Adam moves each value of each vector of a token by about the rate, and so those of the vector of a text by up
     to this many times the rate: a long text with TF-IDF weights of length 1 moves further than a short one.
     """
-    weights = weigh_tokens(rows, len(bag.table.weight), bag.idf) if isinstance(rows, TokenRows) else abs(rows)
+    weights = weigh_tokens(rows, bag.table.n_rows, bag.idf) if isinstance(rows, TokenRows) else abs(rows)
     return max(float(weights.sum()) / int(weights.shape[0]), 1.0)

@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 
 from longtail.kernels import Floats, Ints
 from longtail.linear.sparse_part import SparsePart
+from longtail.nn.divided_rows import DividedRows, divide_rows, make_rows, share_lookup, sum_over_ranks
 from longtail.nn.sparse_embedding import SparseEmbedding
 
 _MIN_NORM = 1e-12
@@ -48,6 +49,8 @@ class GlasNetwork(torch.nn.Module):
         unit_inputs: bool,
         label_bias: bool,
         sparse_labels: bool,
+        divided_features: bool = False,
+        divided_labels: bool = False,
     ) -> None:
         """Initialise the weights.
 
@@ -55,19 +58,24 @@ class GlasNetwork(torch.nn.Module):
         :param unit_inputs: Whether φ(x) is scaled to length 1. There is no b then.
         :param label_bias: Whether the biases of labels are trained; otherwise they stay 0.
         :param sparse_labels: Whether a step uses and updates the vectors of some labels only, rather than of all.
+        :param divided_features: Whether each of several ranks holds a part of E, likewise of V with ``divided_labels``.
         """
         super().__init__()
         self.relu, self.unit_inputs, self.unit_labels = relu, unit_inputs, weight_norm != "none"
         std = dim**-0.5
-        self.features = SparseEmbedding(n_features, dim, std=std)  # E
+        self.features = SparseEmbedding(n_features, dim, std=std, divided=divided_features)  # E
         self.E_norm = torch.nn.Parameter(torch.tensor((n_features / dim) ** 0.5)) if weight_norm == "all" else None
         self.shift = torch.nn.Parameter(torch.zeros(dim), requires_grad=not unit_inputs)  # b
         self.W2 = torch.nn.Parameter(torch.randn(dim, dim) * std) if second_layer else None
         self.W2_norm = torch.nn.Parameter(torch.ones(())) if second_layer and weight_norm == "all" else None
-        self.label_table = SparseEmbedding(n_labels, dim, std=std) if sparse_labels else None  # V, or else
-        self.label_matrix = None if sparse_labels else torch.nn.Parameter(torch.randn(n_labels, dim) * std)
+        self.label_table = self.label_matrix = None  # V: one of them
+        if sparse_labels:
+            self.label_table = SparseEmbedding(n_labels, dim, std=std, divided=divided_labels)
+        else:
+            self.label_matrix = make_rows(n_labels, dim, lambda V: V.normal_().mul_(std), divided=divided_labels)
         self.label_norm = torch.nn.Parameter(torch.ones(())) if self.unit_labels else None
-        self.bias = torch.nn.Parameter(torch.zeros(n_labels), requires_grad=label_bias)
+        self.bias = divide_rows(torch.zeros(n_labels), divided=divided_labels and not sparse_labels)
+        self.bias.requires_grad = label_bias
 
     def embed(self, X: sp.csr_array) -> Tensor:
         """Return φ of a batch: [B, n_features] -> [B, dim]."""
@@ -85,7 +93,10 @@ class GlasNetwork(torch.nn.Module):
         only take away the part of a step that changes a column's norm, which this factor takes back anyway.
         """
         assert self.E_norm is not None
-        norms: Tensor = torch.linalg.vector_norm(self.features.weight.detach(), dim=0)  # [dim]
+        E = self.features.weight
+        norms: Tensor = torch.linalg.vector_norm(E.detach(), dim=0)  # [dim]
+        if isinstance(E, DividedRows):
+            norms = sum_over_ranks(norms.square()).sqrt()
         return self.E_norm / norms.clamp(min=_MIN_NORM)
 
     def second_layer(self) -> Tensor | None:
@@ -95,12 +106,15 @@ class GlasNetwork(torch.nn.Module):
         return self.W2_norm * normalize(self.W2, dim=1)
 
     def label_directions(self, labels: Ints | None = None) -> Tensor:
-        """Return the vectors of the given labels, or of all [n, dim]; unit vectors with weight normalisation."""
+        """Return the vectors of the given labels, or of all [n, dim]; unit vectors with weight normalisation.
+
+        If ranks divide the labels, all are those of this rank.
+        """
+        V: Tensor = self.label_rows
         if self.label_table is not None:
-            V = self.label_table.weight.detach() if labels is None else self.label_table.lookup(labels)
-        else:
-            assert self.label_matrix is not None
-            V = self.label_matrix if labels is None else self.label_matrix[labels]
+            V = V.detach() if labels is None else self.label_table.lookup(labels)
+        elif labels is not None:
+            V = share_lookup(V.__getitem__, labels) if isinstance(V, DividedRows) else V[labels]
         return normalize(V, dim=1) if self.unit_labels else V
 
     def label_vectors(self, labels: Ints | None = None) -> Tensor:
@@ -110,8 +124,8 @@ class GlasNetwork(torch.nn.Module):
 
     @torch.no_grad()
     def set_label_vectors(self, directions: Tensor, norm: float) -> None:
-        """Replace the vectors of all labels by unit vectors [n_labels, dim] times a norm."""
-        self._get_label_table().copy_(directions * norm)
+        """Replace the vectors of all labels, or of those of this rank, by unit vectors [n_labels, dim] times a norm."""
+        self.label_rows.copy_(directions * norm)
         if self.label_norm is not None:
             self.label_norm.fill_(norm)
 
@@ -126,7 +140,7 @@ class GlasNetwork(torch.nn.Module):
             self.W2.copy_(torch.from_numpy(weights.W2))
             if self.W2_norm is not None:
                 self.W2_norm.fill_(float(np.linalg.norm(weights.W2, axis=1).mean()))
-        self._get_label_table().copy_(torch.from_numpy(weights.V))
+        self.label_rows.copy_(torch.from_numpy(weights.V))
         if self.label_norm is not None:
             norms = np.linalg.norm(weights.V, axis=1)
             self.label_norm.fill_(float(norms[norms > 0].mean()))
@@ -135,13 +149,15 @@ class GlasNetwork(torch.nn.Module):
     @torch.no_grad()
     def start_labels(self, labels: Ints, vectors: Tensor, bias: Tensor) -> None:
         """Set the vectors [n, dim] and biases [n], or one bias, of new labels."""
-        self._get_label_table()[labels] = vectors.to(self.bias.device)
+        self.label_rows[labels] = vectors.to(self.bias.device)
         self.bias[labels] = bias.to(self.bias)
 
-    def _get_label_table(self) -> Tensor:
+    @property
+    def label_rows(self) -> torch.nn.Parameter:
+        """The table of the label vectors."""
         V = self.label_matrix if self.label_table is None else self.label_table.weight
         assert V is not None
-        return V.data
+        return V
 
     @torch.no_grad()
     def export(self) -> GlasWeights:

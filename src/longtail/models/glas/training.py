@@ -25,6 +25,7 @@ from longtail.models.glas.settings import GlasSettings
 from longtail.models.glas.start import start_from_labels
 from longtail.nn.continuation import NewSamples, Pace, Paces, divide_randomly, start_new_labels, train_further
 from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.divided_rows import DividedRows, collect_rows, find_rows, pays_to_divide, sum_over_ranks
 from longtail.nn.loop import train
 from longtail.nn.loop_plan import plan_loop
 from longtail.nn.losses import SAMPLED_LOSSES, full_loss, keep_hardest, known_loss, list_positives, margin_loss
@@ -68,9 +69,11 @@ class GlasTraining:
             unit_inputs=settings.unit_inputs,
             label_bias=settings.label_bias,
             sparse_labels=plan.negatives != "all",
+            divided_features=pays_to_divide(X.shape[1], plan.batch),
+            divided_labels=pays_to_divide(Y.shape[1], plan.batch),
         ).to(find_device(settings.device))
         if words is not None:
-            self.net.features.weight.data.copy_(torch.from_numpy(words))
+            self.net.features.weight.data.copy_(torch.from_numpy(words[find_rows(self.net.features.weight)]))
         self.U = compute_cooccurrence(Y, settings.cooccurrence or "arithmetic") if settings.uses_cooccurrence else None
         self.labelled = np.flatnonzero(np.diff(Y.indptr))  # samples that have a label to draw
         self.seen: Ints = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
@@ -96,17 +99,22 @@ class GlasTraining:
         else:
             share = np.maximum(share, _MIN_SAMPLES / n_samples)
         share = np.minimum(share, _MAX_SHARE)
-        self.net.bias.data.copy_(torch.tensor(np.log(share / (1 - share))))
+        self.net.bias.data.copy_(torch.tensor(np.log(share / (1 - share)))[find_rows(self.net.bias)])
 
     @torch.no_grad()
     def compute_directions(self) -> Tensor:
-        """Return unit vectors of labels by PIFA [n_labels, dim]: from the centroid of all samples towards the label's."""
-        total = torch.zeros(self.Y.shape[1], len(self.net.shift))
+        """Return unit vectors of labels by PIFA [n_labels, dim]: from the centroid of all samples towards the label's.
+
+        If ranks divide the labels, those of this rank.
+        """
+        V = self.net.label_rows
+        total, own = torch.zeros(len(V), len(self.net.shift)), find_rows(V)
         n_samples = self.X.shape[0]
         for rows in np.array_split(np.arange(n_samples), n_samples // _SAMPLES_PER_BLOCK + 1):
             H = self.net.embed(self.X[rows]).cpu()
-            total += torch.from_numpy(self.Y[rows].T.tocsr() @ H.numpy())
-        return normalize(normalize(total, dim=1) - normalize(total.sum(0), dim=0), dim=1)
+            total += torch.from_numpy(self.Y[rows][:, own].T.tocsr() @ H.numpy())
+        centre = sum_over_ranks(total.sum(0)) if isinstance(V, DividedRows) else total.sum(0)
+        return normalize(normalize(total, dim=1) - normalize(centre, dim=0), dim=1)
 
     @property
     def n_steps(self) -> int:
@@ -192,7 +200,9 @@ class GlasTraining:
         """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the scores."""
         net, device = self.net, self.net.bias.device
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=device)
-        return mean_precision(rank_by_inner_product(net.embed, net.label_vectors(), net.bias, self.ranked, X, others), Y)
+        bias = net.bias if isinstance(net.bias, DividedRows) else net.bias[find_rows(net.label_rows)]
+        vectors = net.label_vectors(), bias, net.label_rows
+        return mean_precision(rank_by_inner_product(net.embed, *vectors, self.ranked, X, others), Y)
 
     def add_sparse_part(self, weights: GlasWeights, valid: Valid | None, progress: Progress) -> GlasWeights:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
@@ -234,6 +244,7 @@ def fit_glas(
         run = train(
             training.net, training.batches, training.loss, training.build_optimizer(), loop, metric=metric, progress=progress
         )
+        collect_rows(training.net)
         weights = training.net.export()
         if plan.sparse_part and get_rank() == 0:
             weights = training.add_sparse_part(weights, valid, progress)

@@ -147,20 +147,31 @@ class LabelAttention(torch.nn.Module):
     """
 
     def __init__(
-        self, n_nodes: int, input_dim: int, fc_sizes: Sequence[int], *, per_label_output: bool, match: bool = False
+        self,
+        n_nodes: int,
+        input_dim: int,
+        fc_sizes: Sequence[int],
+        *,
+        per_label_output: bool,
+        match: bool = False,
+        divided: bool = False,
     ) -> None:
         """Create a network with random weights.
 
         :param n_nodes: Number of nodes.
         :param input_dim: Dimension of the encoder's output.
         :param fc_sizes: Sizes of the hidden layers.
+        :param divided: Whether each of several ranks holds the weights of a part of the nodes.
         """
         super().__init__()
         self.input_dim, self.fc_sizes = input_dim, tuple(fc_sizes)
-        self.query = SparseEmbedding(n_nodes, input_dim, std=(2 / (n_nodes + input_dim)) ** 0.5)  # Xavier
+        xavier, n_outputs = (2 / (n_nodes + input_dim)) ** 0.5, fc_sizes[-1] + 1
+        self.query = SparseEmbedding(n_nodes, input_dim, std=xavier, divided=divided)
         self.first_layer, self.output_layer = torch.nn.Linear(input_dim, fc_sizes[0]), torch.nn.Linear(fc_sizes[-1], 1)
         self.middle_layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(fc_sizes))
-        self.label_output = SparseEmbedding(n_nodes, fc_sizes[-1] + 1, std=0) if per_label_output else None  # weights, bias
+        self.label_output = None
+        if per_label_output:
+            self.label_output = SparseEmbedding(n_nodes, n_outputs, std=0, divided=divided)  # weights, bias
         self.match_weight = torch.nn.Parameter(torch.ones(1)) if match else None
 
     def forward(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
@@ -216,15 +227,16 @@ class PoolScorer(torch.nn.Module):
     It needs no attention to words: the cheap generator. LightXML has a linear layer over its text vector.
     """
 
-    def __init__(self, n_nodes: int, input_dim: int) -> None:
+    def __init__(self, n_nodes: int, input_dim: int, *, divided: bool = False) -> None:
         """Start with weights and biases of 0.
 
         :param n_nodes: Number of nodes.
         :param input_dim: Dimension of the encoder's output.
+        :param divided: Whether each of several ranks holds the weights of a part of the nodes.
         """
         super().__init__()
         self.input_dim = input_dim
-        self.output = SparseEmbedding(n_nodes, 2 * input_dim + 1, std=0)  # weights, bias
+        self.output = SparseEmbedding(n_nodes, 2 * input_dim + 1, std=0, divided=divided)  # weights, bias
 
     def forward(self, H: Tensor, mask: Tensor, nodes: Longs | Ints) -> Tensor:
         """Compute the logits [B, C] of nodes [C] that all texts share, or of nodes [B, C] of each text."""

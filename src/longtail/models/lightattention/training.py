@@ -38,10 +38,12 @@ from longtail.models.lightattention.search import (
 from longtail.models.lightattention.settings import LightAttentionPlan, LightAttentionSettings
 from longtail.models.lightattention.state import networks_to_state
 from longtail.nn.devices import find_device, torch_threads
+from longtail.nn.divided_rows import collect_rows, find_rows, pays_to_divide
 from longtail.nn.loop import train
 from longtail.nn.loop_plan import LoopPlan, plan_loop
 from longtail.nn.optim import JointOptimizer, LazyAdam, split_parameters
 from longtail.nn.ranks import pool_count
+from longtail.nn.sparse_embedding import SparseEmbedding
 from longtail.nn.validation import mean_precision
 from longtail.progress import Progress
 from longtail.state import State
@@ -108,17 +110,17 @@ class TreeTrainer:
         encoder, level, s = self._choose_encoder(), self.levels[depth], self.settings
         n_candidates = min(level.n_nodes, self.plan.beam * level.max_children) if depth else level.n_nodes
         log_odds = compute_log_odds(self.targets[depth], n_candidates)
+        divided = pays_to_divide(level.n_nodes, self.plan.batch)
         if self.plan.generator == "pool" and depth + 1 < len(self.levels):
-            scorer = PoolScorer(level.n_nodes, encoder.output_dim).to(self.device)
+            scorer = PoolScorer(level.n_nodes, encoder.output_dim, divided=divided).to(self.device)
             if s.skip_connection:
                 mean_words = max(float(self.data.texts.lengths.mean()), 1.0)
                 init_pool_from_words(scorer, encoder, self.targets[depth], self.data.tfidf, mean_words)
             if s.prior:
                 init_bias(scorer, log_odds)
             return LevelNetwork(level, encoder, scorer)
-        attention = LabelAttention(
-            level.n_nodes, encoder.output_dim, self.plan.fc_sizes, per_label_output=s.per_label_output, match=s.match
-        ).to(self.device)
+        parts = {"per_label_output": s.per_label_output, "match": s.match, "divided": divided}
+        attention = LabelAttention(level.n_nodes, encoder.output_dim, self.plan.fc_sizes, **parts).to(self.device)
         if s.skip_connection:
             init_queries_from_words(attention, encoder, self.targets[depth], self.data.tfidf)
         above = self.networks[-1].attention if self.networks else None
@@ -215,6 +217,8 @@ def fit_tree(
     """Train the networks of one label tree; return their weights, and one row of history per epoch of each level."""
     trainer = TreeTrainer(data, tree, settings, plan, tree_number=tree_number, progress=progress)
     trainer.fit()
+    for network in trainer.networks:
+        collect_rows(network.attention)
     return networks_to_state(trainer.networks), trainer.history
 
 
@@ -265,7 +269,7 @@ def init_queries_from_words(
     """
     centres, length = average_words(encoder, targets, tfidf)
     centres *= _INITIAL_LOGIT / length
-    attention.query.weight.data[:, -centres.shape[1] :] = torch.from_numpy(centres)
+    attention.query.weight.data[:, -centres.shape[1] :] = _take_own(centres, attention.query)
 
 
 def init_pool_from_words(
@@ -278,7 +282,8 @@ def init_pool_from_words(
     centres, length = average_words(encoder, targets, tfidf)
     centres *= _INITIAL_LOGIT * mean_words**0.5 / length
     d = centres.shape[1]
-    scorer.output.weight.data[:, encoder.output_dim - d : encoder.output_dim] = torch.from_numpy(centres)  # of the mean
+    mean = slice(encoder.output_dim - d, encoder.output_dim)
+    scorer.output.weight.data[:, mean] = _take_own(centres, scorer.output)
 
 
 def average_words(encoder: BiLstmEncoder, targets: sp.csr_array, tfidf: sp.csr_array) -> tuple[Floats, float]:
@@ -306,11 +311,16 @@ def compute_log_odds(targets: sp.csr_array, n_candidates: int) -> Floats:
 def init_bias(scorer: LabelAttention | PoolScorer, log_odds: Floats) -> None:
     """Start the biases at the log-odds of the nodes; without biases per node, at their mean."""
     if isinstance(scorer, PoolScorer):
-        scorer.output.weight.data[:, -1] = torch.from_numpy(log_odds)
+        scorer.output.weight.data[:, -1] = _take_own(log_odds, scorer.output)
         return
     scorer.output_layer.bias.data.fill_(float(log_odds.mean()))
     if scorer.label_output is not None:
-        scorer.label_output.weight.data[:, -1] = torch.from_numpy(log_odds - log_odds.mean())
+        scorer.label_output.weight.data[:, -1] = _take_own(log_odds - log_odds.mean(), scorer.label_output)
+
+
+def _take_own(values: Floats, table: SparseEmbedding) -> Tensor:
+    """Values for the rows that this rank holds, of those for all rows."""
+    return torch.from_numpy(values[find_rows(table.weight)])
 
 
 def make_adam(modules: torch.nn.Module, encoders: Sequence[BiLstmEncoder], rate: float) -> JointOptimizer:

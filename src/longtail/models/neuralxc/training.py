@@ -177,7 +177,8 @@ class NeuralXCTraining:
         """Return the mean of P@1, P@3 and P@5 on held-out samples, in percent. sparse: added to the logits."""
         last = self.net.label_decoder
         others = None if sparse is None else lambda X: torch.tensor(sparse.score(X), device=last.bias.device)
-        return mean_precision(rank_by_inner_product(self.net.embed, last.output_layer, last.bias, self.ranked, X, others), Y)
+        vectors = last.output_layer, last.bias, last.bias
+        return mean_precision(rank_by_inner_product(self.net.embed, *vectors, self.ranked, X, others), Y)
 
     def fit_sparse_part(self, valid: Valid | None, progress: Progress) -> SparsePart | None:
         """Fit a sparse part to the same samples, and choose its weight in the sum on held-out samples."""
