@@ -24,6 +24,7 @@ CORPORA = ("delicious", "debian-debtags")
 CURVE_CORPUS = "debian-debtags"
 EPOCHS = (1, 2, 3, 5, 8, 12, 20, 30)  # after which the curves are measured
 BASE = {"dim": 256, "batch": 1024, "epochs": 30, "label_rate": 0.03, "patience": 10, "threads": 1}
+ALL_SAMPLES: dict[str, Any] = {"holdout": 0.0, "patience": 0}  # without early stopping
 ADAGRAD = {"optimizer": "adagrad", "rate": 0.01}
 PAPER_BASE = 94.21  # P@1 on AmazonCat-13K
 FEW_SAMPLES = 1000  # training samples of the runs with few samples
@@ -158,7 +159,7 @@ def run_curves(name: str) -> dict[str, dict[str, list[float]]]:
     data, out = prepare_corpus(name), {}
     for title, settings in CURVES.items():
         print_progress(f"{name}: {title}")
-        runs = [measure(data, {**settings, "epochs": n, "holdout": 0.0}, 0) for n in EPOCHS]
+        runs = [measure(data, {**settings, "epochs": n, **ALL_SAMPLES}, 0) for n in EPOCHS]
         out[title] = {"train": [run["P@1 on train"] for run in runs], "test": [run["P@1"] for run in runs]}
     return out
 
@@ -177,7 +178,7 @@ def run_few(name: str, seeds: int) -> list[Row]:
         for seed in range(seeds):
             drawn = np.sort(np.random.default_rng(seed).permutation(data.X.shape[0])[:FEW_SAMPLES])
             part = Corpus(data.X[drawn], data.Y[drawn], data.X_test, data.Y_test)
-            runs.append(measure(part, {**settings, "holdout": 0.0, "batch": 128}, seed))
+            runs.append(measure(part, {**settings, **ALL_SAMPLES, "batch": 128}, seed))
         of_seeds = {metric: [run[metric] for run in runs] for metric in runs[0]}
         rows.append({"factor": "few samples", "value": value, "paper": None, "seeds": of_seeds})
     return rows
