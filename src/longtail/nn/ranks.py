@@ -1,8 +1,9 @@
 """Data-parallel training: what the processes of a run, its ranks, agree on. Without ranks, all of this does nothing.
 
-Every rank has the whole network. Each batch is divided among the ranks, and their gradients are summed (``exchange.py``), so
-that all do the same step as one process would do with the whole batch, up to rounding. Whatever is not part of a step, such
-as validation and checkpoints, is done by the first rank only.
+Every rank has the whole network, or a part of the rows of large tables (``divided_rows.py``). Each batch is divided among
+the ranks, and their gradients are summed (``exchange.py``), so that all do the same step as one process would do with the
+whole batch, up to rounding. Whatever is not part of a step, such as validation and checkpoints, is done by the first rank
+only; with divided tables, by all.
 """
 
 from __future__ import annotations
