@@ -163,6 +163,18 @@ def test_an_update_adds_labels_and_trains_those_of_new_samples(is_clustered: boo
             assert scores[new] == scores[clusters].max()  # in each division, it is where its samples score highest
 
 
+def test_a_new_label_starts_at_the_centroid_of_its_samples_as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a small C, weights stay where they start."""
+    trainer = NodeTrainer("squared_hinge", C=1e-6, eps=0.1, max_passes=10, prune=0.0, seed=0)
+    monkeypatch.setattr("longtail.linear.sparse_training._make_trainer", lambda seed: trainer)
+    X, Y = draw(60)
+    has = sp.csr_array((np.arange(30) < 5)[:, None].astype(np.float32))  # label 7
+    new = sp.csr_array(sp.hstack([Y[30:], has]))
+    part, counts = fit_sparse_part(X[:30], Y[:30]), np.bincount(Y[:30].indices, minlength=7).astype(np.int32)
+    more = update_sparse_part(part, np.arange(7, dtype=np.int32), collect(X[30:], new, None, counts), 0, 1, SILENT)
+    np.testing.assert_allclose(more.W[:, [7]].toarray().T, 4 * 2 * pifa(X[30:], has).toarray(), atol=1e-3)
+
+
 def test_labels_that_are_not_known_are_not_trained() -> None:
     X, Y = draw()
     part = fit_sparse_part(X, Y)

@@ -130,10 +130,19 @@ def update_sparse_part(
     """
     whole = _place_new_labels(part.spread_labels(labels, samples.Y.shape[1]), samples)
     W, bias = whole.W / np.float32(_LOGITS_PER_MARGIN), whole.bias / np.float32(_LOGITS_PER_MARGIN)
+    W = W + _start_new_labels(bias, samples)
     changed = samples.find_changed_labels()
     changed = changed[np.isfinite(bias[changed]) | (np.bincount(samples.Y.indices, minlength=len(bias))[changed] > 0)]
     W, bias = update_labels(samples, changed, W, bias, _make_trainer(seed), threads, progress)
     return replace(whole, W=W * np.float32(_LOGITS_PER_MARGIN), bias=bias * np.float32(_LOGITS_PER_MARGIN))
+
+
+def _start_new_labels(bias: Floats, samples: UpdateSamples) -> sp.csr_array:
+    """The weights that labels with their first samples start from, as in training [n_features, n_labels]."""
+    is_new = np.isneginf(bias).astype(np.float32)
+    first = sp.csr_array(samples.Y.multiply(is_new))
+    first.eliminate_zeros()
+    return sp.csr_array(pifa(samples.X, first, _TERMS).T * np.float32(_START_NORM))
 
 
 def _place_new_labels(part: SparsePart, samples: UpdateSamples) -> SparsePart:

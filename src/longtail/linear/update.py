@@ -141,18 +141,20 @@ class CompactSamples:
         A weight that was 0 stays 0 if it is below ``prune`` in magnitude; other weights are kept, whatever their size.
 
         :param signs: [n, n_block] Targets: ±1, or 0 if unknown.
-        :param start: [n_columns + 1, n_block] The weights to start from, the bias last; minus infinity: a new label.
+        :param start: [n_columns + 1, n_block] The weights to start from, the bias last; minus infinity: a new label, whose
+            weights are no optimum on old samples.
         :param ratio: Old samples that each sample stands for; ``label_ratio`` [n_block]: the same for positive samples.
         :param weight: [n_block] Weight of the positive samples in training.
         :returns: The change of the weights [n_columns, n_block], sparse, and the new bias [n_block].
         """
-        start[-1] = np.where(np.isneginf(start[-1]), _NO_MARGIN[trainer.loss], start[-1])
+        is_new = np.isneginf(start[-1])
+        start[-1] = np.where(is_new, _NO_MARGIN[trainer.loss], start[-1])
         indptr, indices, data = self.arrays
         X = sp.csr_array((data, indices, indptr), shape=(len(signs), len(start)))
         sample_weight = np.where(self.is_old, ratio, np.where(self.stands, 1 + ratio, 1)).astype(np.float32)
         weight = (weight * (1 + label_ratio) / (1 + ratio)).astype(np.float32)
         share = np.where(signs > 0, label_ratio / (1 + label_ratio), ratio / (1 + ratio))  # of the dual variable that is old
-        share = np.where(self.is_old[:, None], 1, np.where(self.stands[:, None], share, 0))
+        share = np.where(is_new, 0, np.where(self.is_old[:, None], 1, np.where(self.stands[:, None], share, 0)))
         alpha = share * estimate_duals(X @ start, signs, weight, sample_weight, trainer.C, trainer.loss)
         W = start.copy()
         weights = (weight, sample_weight, W, alpha.astype(np.float32))
