@@ -28,6 +28,7 @@ ALL_SAMPLES: dict[str, Any] = {"holdout": 0.0, "patience": 0}  # without early s
 ADAGRAD = {"optimizer": "adagrad", "rate": 0.01}
 PAPER_BASE = 94.21  # P@1 on AmazonCat-13K
 FEW_SAMPLES = 1000  # training samples of the runs with few samples
+FEW: dict[str, Any] = {**ALL_SAMPLES, "batch": 128, "label_rate": 0.003}  # the rate of the preset
 FEW_WEIGHTS = (0.0, 1.0, 10.0, 100.0, 1000.0)  # λ
 FEW_COOCCURRENCE = ("geometric", "jaccard", "pmi")
 N_TRAIN = 2000  # training samples on which overfitting is measured
@@ -178,7 +179,7 @@ def run_few(name: str, seeds: int) -> list[Row]:
         for seed in range(seeds):
             drawn = np.sort(np.random.default_rng(seed).permutation(data.X.shape[0])[:FEW_SAMPLES])
             part = Corpus(data.X[drawn], data.Y[drawn], data.X_test, data.Y_test)
-            runs.append(measure(part, {**settings, **ALL_SAMPLES, "batch": 128}, seed))
+            runs.append(measure(part, {**settings, **FEW}, seed))
         of_seeds = {metric: [run[metric] for run in runs] for metric in runs[0]}
         rows.append({"factor": "few samples", "value": value, "paper": None, "seeds": of_seeds})
     return rows
