@@ -41,6 +41,12 @@ def test_every_fault_is_found() -> None:
     assert all(finding.advice for finding in report.findings)
 
 
+def test_missing_values_that_were_read_as_labels_are_found() -> None:
+    report = check(Dataset.from_texts(["one", "two", "three", "four"], [["NaN"], ["x"], ["nan ", "y"], ["nano"]]))
+    count, examples = find(report, "missing value")
+    assert count == 2 and examples[0] == '"NaN"'
+
+
 def test_overlap_with_test_data() -> None:
     train = Dataset.from_texts(["one text", "two text"], [["x"], ["y"]])
     test = Dataset.from_texts(["Two  Text", "three"], [["y"], ["new"]])

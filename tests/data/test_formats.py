@@ -129,6 +129,7 @@ def test_annif_short_text_corpora(tmp_path: Path) -> None:
         ("d.jsonl", "\n\n", "", "there are no texts"),
         ("d.csv", "text,labels\na,b,c\n", ":2:1", "3 cells, but the first row has 2"),
         ("d.csv", "text,kind,style\na,b,c\n", ":1:1", "not clear which column has the labels"),
+        ("d.csv", "text,cat,dog\na,0,1\nb,1,1\nc,0,0\n", ":1:1", ": cat,dog, columns of 0 and 1; --no-header"),
         (
             "d.csv",
             "a,b,c\n",

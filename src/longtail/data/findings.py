@@ -33,6 +33,7 @@ _DAMAGE = (
 )
 _HTML_TAGS = "a|b|br|div|em|h[1-6]|html|i|img|li|ol|p|script|span|strong|style|sub|sup|table|td|th|tr|u|ul"
 _MARKUP = re.compile(rf"</?(?:{_HTML_TAGS})(?:\s[^<>]*)?/?>|&(?:amp|lt|gt|quot|nbsp|#\d+);", re.IGNORECASE)
+_MISSING = {"nan", "null", "none", "n/a", "#n/a", "<na>"}  # what programs write for a missing value
 _N_EXAMPLES = 3
 _MIN_LIFT, _MIN_ERRORS = 0.15, 5.0  # of the share of neighbours with a common label over that of random pairs
 _N_SHUFFLES = 3
@@ -130,10 +131,11 @@ def find_duplicates(data: Dataset) -> list[Finding]:
 
 
 def find_label_faults(data: Dataset, counts: Longs) -> list[Finding]:
-    """Find labels that cannot be learned, carry no information, or are spelled in several ways."""
+    """Find labels that cannot be learned, carry no information, are spelled in several ways, or stand for none."""
     names = data.labels.names
     never, once = np.flatnonzero(counts == 0), np.flatnonzero(counts == 1)
     always = np.flatnonzero(counts > 0.9 * data.n_samples) if data.n_samples >= 10 else np.zeros(0, np.int64)
+    missing = np.array([i for i, name in enumerate(names) if name.strip().casefold() in _MISSING], np.int64)
     alike = [ids for ids in _group(map(_simplify_name, names)).values() if len(ids) > 1]
     return [
         Finding(
@@ -159,6 +161,12 @@ def find_label_faults(data: Dataset, counts: Longs) -> list[Finding]:
             "groups of label names that differ only in case, spaces, hyphens or punctuation at the end",
             "Probably one label spelled in several ways: use one name",
             tuple(" = ".join(f'"{make_visible(names[i])}"' for i in ids[:3]) for ids in alike[:_N_EXAMPLES]),
+        ),
+        Finding(
+            len(missing),
+            "labels that look like a missing value",
+            "Leave the cell empty if no label applies: now they are predicted like other labels",
+            _name_labels(missing, names),
         ),
     ]
 

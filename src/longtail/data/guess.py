@@ -15,6 +15,7 @@ from longtail.data.layout import Layout, name_option
 from longtail.data.source import Source, get_value, is_missing
 from longtail.errors import DataError, suggest
 
+ZERO_ONE = {"0", "1", "0.0", "1.0", "False", "True", "false", "true", ""}  # cells of a column that is a label
 SAMPLE_ROWS = 1000  # that guesses are based on
 TEXT_NAMES = (
     *("text", "texts", "body", "content", "contents", "fulltext", "full_text", "abstract", "description", "summary"),
@@ -31,6 +32,7 @@ _KNOWN_NAMES = {*TEXT_NAMES, *LABEL_NAMES, *MAYBE_LABEL_NAMES, *ID_NAMES}
 _FIXED_FORMATS = ("lines", "fasttext", "pair")  # whose columns have no names
 _FEW = 10  # rows, enough to conclude something from how long they are
 _MANY = 20  # rows, enough to conclude something from what does not recur
+_MAX_FLAGS = 8  # columns that a hint names
 _MAX_NAME_WORDS, _MAX_NAME_LENGTH = 4, 40  # of the name of a column
 _MORE_WORDS = 2.0  # a text column has at least this many times as many words as any other
 _NO_NAME = re.compile(r"[|;<>\[\]{}]|[!?,:]$|\w{5,}\.$")  # a period after a few letters abbreviates: "No.", "Kat.-Nr."
@@ -215,11 +217,18 @@ class _Finder:
         cells = [str(value) for values in self.sample if not is_missing(value := values.get(name))]
         return len(cells) > 1 and len(set(cells)) == len(cells) and all(cell.isdigit() for cell in cells)
 
+    def _has_flags(self, name: str) -> bool:
+        """Whether a column says with 0 or 1 whether its label applies."""
+        cells = {str(value) for values in self.sample if not is_missing(value := values.get(name))}
+        return bool(cells) and ZERO_ONE.issuperset(cells)
+
     def _unclear(self, role: str, candidates: Sequence[str]) -> DataError:
         first = ", ".join(str(value)[:40] for value in list(self.sample[0].values())[:6])
         begin = f"it is not clear which column has the {role}" if candidates else f"there is no column for the {role}"
         found = f"{begin}: the columns are {', '.join(self.names[:12])}; the first row is: {first}"
         hint = f"Set {name_option(role)}"
+        if role == "labels" and (flags := [name for name in candidates if self._has_flags(name)]) and len(flags) > 1:
+            hint += f": {','.join(flags[:_MAX_FLAGS])}{',…' if len(flags) > _MAX_FLAGS else ''}, columns of 0 and 1"
         hint += "; --no-header if the first row is a sample" if self.source.header else ""
         hint += "; --format lines if each line is a text" if role == "text" and not self.labelled else ""
         return DataError(found, where=f"{self.where}:1:1" if self.source.header is not None else self.where, hint=hint)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from longtail.data.dataset import Dataset, Labels
-from longtail.data.guess import Columns, find_columns
+from longtail.data.guess import ZERO_ONE, Columns, find_columns
 from longtail.data.label_cells import SEPARATORS, parse_list, split_cells
 from longtail.data.layout import CATEGORIES_FIELD, FIELD_SEPARATOR, FORMATS, Layout
 from longtail.data.source import Record, Source, get_value, is_missing
@@ -21,7 +21,6 @@ _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true o
 _NAME_KEYS = ("label", "name", "prefLabel", "uri", "id")  # of a label that is an object
 _PLAIN_NAMES = {"text", "labels", "label", "id"}  # columns that need no note
 _MAX_NAMED = 8  # ignored columns
-_ZERO_ONE = {"0", "1", "0.0", "1.0", "False", "True", "false", "true", ""}
 
 
 class Sample(NamedTuple):
@@ -225,7 +224,7 @@ def _join_columns(
 ) -> tuple[list[list[str]], str | None, str | None]:
     """Join the labels of several columns. If all cells are 0 or 1, the columns are the labels."""
     flat = [value if isinstance(value, list) else [value or ""] for row in values for value in row]
-    if flat and all(len(cell) <= 1 and _ZERO_ONE.issuperset(cell) for cell in flat):
+    if flat and all(len(cell) <= 1 and ZERO_ONE.issuperset(cell) for cell in flat):
         on = [[bool(cell) and cell[0].lower() in ("1", "1.0", "true") for cell in row] for row in _group(flat, len(names))]
         return [[name for name, has in zip(names, row, strict=True) if has] for row in on], "with 1 in their column", None
     parts = [
