@@ -166,22 +166,25 @@ def descend(X: sp.csr_array, Y: sp.csr_array, heads: list[str], progress: Progre
     return done
 
 
-def fit_methods(runs: list[tuple[str, dict[str, Any], Any]], Y: sp.csr_array, progress: Progress) -> list[Any]:
-    """Train methods in this rank, each on its samples; return their states, and the loss of each epoch.
+class Here:
+    """In place of ``Processes``, in a rank: the network of the first rank counts; others have parts of it."""
 
-    As in ``Model.train_network``, the network of the first rank counts: if they divide it, others have parts of it.
-    """
-    done = []
-
-    def train_network(fit: Any, *arguments: Any, progress: Progress) -> Any:
+    def run(self, fit: Any, arguments: tuple[Any, ...], device: str, progress: Progress) -> Any:
         results = [fit(*arguments, progress=progress)]
         if ranks.count_ranks() > 1:
             dist.broadcast_object_list(results, 0)
         return results[0]
 
+    def name_checkpoint(self) -> str:
+        return ""
+
+
+def fit_methods(runs: list[tuple[str, dict[str, Any], Any]], Y: sp.csr_array, progress: Progress) -> list[Any]:
+    """Train methods in this rank, each on its samples; return their states, and the loss of each epoch."""
+    done = []
     for name, settings, X in runs:
         model: Any = model_class(name)(**settings)
-        model.train_network = train_network
+        model.processes = Here()
         model.fit(X, Y, progress=progress)
         histories = model.histories if name == "secseq" else [model.history]
         done.append((model.state(), [row["loss"] for history in histories for row in history]))

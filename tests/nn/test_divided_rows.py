@@ -70,6 +70,20 @@ def test_methods_that_divide_tables_learn_as_in_one_process(
         }
 
 
+def test_texts_get_as_many_negatives_as_in_one_process(two: Processes) -> None:
+    """A text with more positive clusters than the beam is wide widens it for the whole batch, also for other ranks."""
+    n, n_labels = 24, 24
+    texts = [f"word{i % 8} word{i % 6}" for i in range(n)]
+    of_many = np.arange(n)[:, None] % 8 == 0  # such texts have half of the labels, others one
+    numbers = np.arange(n)[:, None] + np.arange(n_labels)
+    Y = sp.csr_array(np.where(of_many, numbers % 2 == 0, numbers % n_labels == 0).astype(np.float32))
+    settings = {"epochs": 2, "threads": 1, "collapse_epochs": 0, "batch": 8, "negatives": "dynamic", "beam": 2}
+    runs = [("lightattention", {**TREE, **settings}, texts)]
+    [(_, losses)] = two.run(fit_methods, (runs, Y), "cpu", SILENT)
+    [(_, alone)] = fit_methods(runs, Y, SILENT)
+    assert losses == pytest.approx(alone, rel=1e-3)
+
+
 def test_the_gradients_of_divided_tables_are_those_of_one_process(
     samples: tuple[sp.csr_array, sp.csr_array], two: Processes
 ) -> None:

@@ -122,6 +122,15 @@ def agree(value: float) -> float:
     return float(shared)
 
 
+def max_over_ranks(value: int) -> int:
+    """Return the largest of the values of all ranks."""
+    if count_ranks() == 1:
+        return value
+    shared = torch.tensor(value, device=find_wire())
+    dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return int(shared)
+
+
 def pool_count(count: Tensor, n_rows: int) -> Tensor:
     """Return how many terms of a loss this rank's rows would have if all rows of the batch had as many.
 

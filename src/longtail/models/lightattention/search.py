@@ -29,6 +29,7 @@ from longtail.models.lightattention.levels import NO_NODE, build_levels, find_po
 from longtail.models.lightattention.network import LabelAttention, LevelNetwork
 from longtail.models.lightattention.state import networks_from_state
 from longtail.nn.losses import chain_logits
+from longtail.nn.ranks import max_over_ranks
 from longtail.state import State
 from longtail.topk import NO_LABEL, TopK
 
@@ -52,12 +53,13 @@ class LevelCandidates:
     def select_best(self, width: int) -> tuple[Longs, Tensor, Tensor]:
         """Return the ``width`` best nodes, their log-probabilities and their scores, each [B, width].
 
-        With targets, positive nodes come first, and all of them are included: there may be more than ``width``.
+        With targets, positive nodes come first, and all of them are included: there may be more than ``width``. All texts
+        get as many nodes as the one with most positive ones, also if that is in another rank's part of the batch.
         """
         rank = self.scores
         if self.positives is not None:
             rank = rank + _POSITIVE_BONUS * self.positives
-            width = max(width, int(self.positives.sum(1).max()))
+            width = max(width, max_over_ranks(int(self.positives.sum(1).max())))
         columns = rank.topk(min(width, rank.shape[1]), dim=1).indices
         nodes = np.take_along_axis(self.nodes, columns.cpu().numpy(), 1)
         return nodes, self.log_probs.gather(1, columns), self.scores.gather(1, columns)
