@@ -45,6 +45,7 @@ def find_principal_space(Z: sp.csr_array, dim: int, random: np.random.Generator)
 def _orthonormalise(Q: Floats) -> Floats:
     """Return an orthonormal basis of the columns; by the small matrix QᵀQ, which is much faster than a QR decomposition."""
     values, rotation = np.linalg.eigh((Q.T @ Q).astype(np.float64))  # ascending
+    rotation *= np.sign(np.take_along_axis(rotation, abs(rotation).argmax(axis=0)[None], 0))  # signs are arbitrary
     real = values > _MIN_SHARE * values[-1]
     scale = np.where(real, 1 / np.sqrt(np.where(real, values, 1)), 0)
     out: Floats = Q @ (rotation * scale).astype(np.float32)
