@@ -57,13 +57,14 @@ corpus or, for texts, TF-IDF of single words, which their seconds do not include
 `plt+ngrams=1+min_df=2+subwords=0.0+min_chars=2+train_on_names=false` uses the same features. omikuji and LibMultiLabel
 take no seed: their values differ by some tenths from run to run.
 
-Recorded with earlier versions, and to be recorded again: `blend` on Finna (English), on Debian packages and on manual pages,
-`blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm` on Debian (before names of labels were training
-texts). Before the sparse part had three divisions into clusters: `glas` and `aplc` on Finnish Finna records, `lightattention`
-on Finna (English) and on manual pages. Before probabilities depended on ranks, which lowers ECE@5: `glas` and `neuralxc` on Finna (English),
-`lightattention` on Gutenberg titles. Before they depended on the other labels of a text, which lowers it where the number of
-labels differs between texts: all but the networks on
-manual pages and `neuralxc` and `secseq` on Finnish records. Most costs do not include calibration, which adds 0 to 14 %.
+Recorded with earlier versions, and to be recorded again: `blend` on Finna (English), on Debian packages and on manual
+pages, `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=minilm` on Debian (before names of labels
+were training texts). Before the sparse part had three divisions into clusters: `glas` and `aplc` on Finnish Finna
+records, `lightattention` on Finna (English) and on manual pages. Before probabilities depended on ranks, which lowers
+ECE@5: `glas` and `neuralxc` on Finna (English), `lightattention` on Gutenberg titles. Before they depended on the
+other labels of a text, which lowers it where the number of labels differs between texts: all but the networks on
+manual pages and `neuralxc` and `secseq` on Finnish records. Most costs do not include calibration, which adds 0 to 14
+%.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""
