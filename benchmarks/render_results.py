@@ -62,9 +62,9 @@ pages, `blend:attention`, `blend:minilm`, `blend` with wordllama, `plt+dense=min
 were training texts). Before the sparse part had three divisions into clusters: `glas` and `aplc` on Finnish Finna
 records, `lightattention` on Finna (English) and on manual pages. Before probabilities depended on ranks, which lowers
 ECE@5: `glas` and `neuralxc` on Finna (English), `lightattention` on Gutenberg titles. Before they depended on the
-other labels of a text, which lowers it where the number of labels differs between texts: all but the networks on
-manual pages and `neuralxc` and `secseq` on Finnish records. Most costs do not include calibration, which adds 0 to 14
-%.
+other labels of a text, which lowers it where the number of labels differs between texts: all but `glas`, `neuralxc`,
+`aplc` and `secseq` on manual pages, and `neuralxc` and `secseq` on Finnish records. Most costs do not include
+calibration, which adds 0 to 14 %.
 """
 BUILT_HERE = """ Built from the documentation of the installed packages (here Python 3.11 and
 `constraints.txt`), so it differs between machines."""
